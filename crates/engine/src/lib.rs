@@ -1,0 +1,18 @@
+//! The engine of Mainstay: it decides whom to call, how long to wait, whether a second try is safe,
+//! what to remember and what to report.
+//!
+//! No sockets, no SQL, no file formats, no statics. The engine sees outcomes, never requests or rows:
+//! a [`Failure`] says what went wrong in the engine's own words, a [`Policy`] says what to do about it.
+//! Decisions are plain structures with `now` as an argument, so that they can be tested as tables;
+//! one generic shell runs the caller's closure around them.
+
+pub mod chance;
+pub mod failure;
+pub mod operation;
+pub mod policy;
+pub mod tasks;
+
+pub use chance::Chance;
+pub use failure::{Blame, Category, Classify, Failure, Outcome, Sent, Severity};
+pub use operation::{CorrelationId, Name, Operation, Priority, Safety};
+pub use policy::{Policy, PolicyProblem, Preset, Settings};
