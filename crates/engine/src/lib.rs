@@ -6,12 +6,14 @@
 //! Decisions are plain structures with `now` as an argument, so that they can be tested as tables;
 //! one generic shell runs the caller's closure around them.
 
+pub mod attempt;
 pub mod chance;
 pub mod failure;
 pub mod operation;
 pub mod policy;
 pub mod tasks;
 
+pub use attempt::{Attempt, EndpointId, Marks};
 pub use chance::Chance;
 pub use failure::{Blame, Category, Classify, Failure, Outcome, Sent, Severity};
 pub use operation::{CorrelationId, Name, Operation, Priority, Safety};

@@ -1,1 +1,24 @@
-//! To be filled.
+//! The data face of Mainstay: SQL sources behind one facade.
+//!
+//! A driver implements [`Driver`] and [`Connection`]; pooled, it is a [`Database`]; a proxy over several
+//! endpoints is a [`Database`] as well.
+
+pub mod catalog;
+pub mod connection;
+pub mod database;
+pub mod dialect;
+pub mod error;
+pub mod stream;
+pub mod transaction;
+pub mod value;
+
+pub use connection::{Cancel, Connection, Driver, HandedOver};
+pub use database::{
+    Access, Answer, AnswerMax, BoxFuture, CacheUse, Database, Meta, Options, Position, Probe,
+    Request, Scope, State, StatementResult, Work,
+};
+pub use dialect::Dialect;
+pub use error::{Code, SqlError, Verdict};
+pub use stream::{Batch, BatchMax, RowStream};
+pub use transaction::{Begin, Isolation, Transaction};
+pub use value::{Column, ColumnType, Decimal, Row, Value};

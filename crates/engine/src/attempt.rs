@@ -1,0 +1,152 @@
+//! One try on one endpoint: what the caller's closure gets, and the marks through which it reports back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The name of an endpoint within its source; its state survives a reload under it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(Arc<str>);
+
+impl EndpointId {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, shared.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for EndpointId {
+    fn from(text: T) -> Self {
+        EndpointId(text.into())
+    }
+}
+
+impl fmt::Display for EndpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for EndpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// What is shared between the shell and the work of one attempt: whether bytes have left, and the
+/// endpoint's concurrency slot, which is given back when the last holder lets go.
+pub struct Marks {
+    handed_over: AtomicBool,
+    _slot: Option<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+impl Marks {
+    /// Fresh marks that keep `slot` until the last holder lets go.
+    pub fn new(slot: Option<Box<dyn std::any::Any + Send + Sync>>) -> Arc<Self> {
+        Arc::new(Marks {
+            handed_over: AtomicBool::new(false),
+            _slot: slot,
+        })
+    }
+
+    /// Whether anything was handed to the back end.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Marks")
+            .field("handed_over", &self.is_handed_over())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One try on one endpoint, as the closure of a call gets it.
+#[derive(Debug, Clone)]
+pub struct Attempt<M = ()> {
+    /// What stands behind the endpoint.
+    pub member: M,
+    /// Which endpoint it is.
+    pub endpoint: EndpointId,
+    /// 1 for the first attempt of the call.
+    pub number: u32,
+    /// When the attempt is cut; `None`: it is not.
+    pub ends_at: Option<Instant>,
+    marks: Option<Arc<Marks>>,
+}
+
+impl<M> Attempt<M> {
+    /// An attempt. `marks` are absent where the caller's work does not report through them: then it
+    /// counts as handed over from the beginning.
+    pub fn new(
+        member: M,
+        endpoint: EndpointId,
+        number: u32,
+        ends_at: Option<Instant>,
+        marks: Option<Arc<Marks>>,
+    ) -> Self {
+        Attempt {
+            member,
+            endpoint,
+            number,
+            ends_at,
+            marks,
+        }
+    }
+
+    /// To be called right before the first byte is handed to the back end.
+    pub fn handed_over(&self) {
+        if let Some(marks) = &self.marks {
+            marks.handed_over.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether anything was handed over, as far as is known.
+    pub fn is_handed_over(&self) -> bool {
+        self.marks
+            .as_ref()
+            .is_none_or(|marks| marks.is_handed_over())
+    }
+
+    /// Keeps the endpoint's concurrency slot until it is dropped: for work that goes on at the back end
+    /// after the attempt was given up.
+    pub fn hold(&self) -> Option<Arc<Marks>> {
+        self.marks.clone()
+    }
+
+    /// How much time is left; `None`: no limit.
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        self.ends_at.map(|end| end.saturating_duration_since(now))
+    }
+
+    /// Takes the member out.
+    pub fn split(self) -> (M, Attempt) {
+        let Attempt {
+            member,
+            endpoint,
+            number,
+            ends_at,
+            marks,
+        } = self;
+        (
+            member,
+            Attempt {
+                member: (),
+                endpoint,
+                number,
+                ends_at,
+                marks,
+            },
+        )
+    }
+}

@@ -1,0 +1,278 @@
+//! One trait for everything that can run SQL: a plain driver and a proxy over many endpoints are both a
+//! [`Database`], so code written against one works against the other, and an endpoint of a proxy may
+//! itself be a proxy.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::{Attempt, CorrelationId, Name, Safety, policy::ReadFrom};
+
+use crate::catalog::{Describe, Description};
+use crate::dialect::Dialect;
+use crate::error::SqlError;
+use crate::stream::RowStream;
+use crate::transaction::{Begin, Transaction};
+use crate::value::{Column, Row, Value};
+
+/// A boxed future that may borrow.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Whether a session may change anything. Idle connections are kept per access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// The server itself refuses every change.
+    ReadOnly,
+    /// Changes are allowed.
+    ReadWrite,
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// One text with its parameters; the database's own placeholders.
+    Statement {
+        /// The text as the caller wrote it.
+        text: Arc<str>,
+        /// Its parameters, always bound.
+        params: Vec<Value>,
+    },
+    /// The same text with each of these parameters, in one transaction.
+    Many {
+        /// The text.
+        text: Arc<str>,
+        /// One set of parameters a run.
+        params: Vec<Vec<Value>>,
+    },
+    /// Several texts without parameters; stops at the first failure, in one transaction where the
+    /// database can.
+    Script {
+        /// The texts, already split.
+        statements: Vec<Arc<str>>,
+    },
+}
+
+/// One piece of work with everything that the path needs to know.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What it is called in audit and metrics: `query`, `find`, `insert` …
+    pub name: Name,
+    /// What to run.
+    pub work: Work,
+    /// Whether it may be repeated.
+    pub safety: Safety,
+    /// What kind of session it needs.
+    pub access: Access,
+    /// What the caller asked for beside the work.
+    pub options: Options,
+    /// Rows and bytes that a collected answer may have; beyond it the answer is refused.
+    pub answer_max: AnswerMax,
+}
+
+/// Bounds of a collected answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerMax {
+    /// Rows; `u64::MAX`: any number.
+    pub rows: u64,
+    /// Bytes of values; `u64::MAX`: any number.
+    pub bytes: u64,
+}
+
+impl Default for AnswerMax {
+    fn default() -> Self {
+        AnswerMax {
+            rows: u64::MAX,
+            bytes: u64::MAX,
+        }
+    }
+}
+
+/// Whether a read uses the cache. Anything but [`CacheUse::Off`] is refused in this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CacheUse {
+    /// Never.
+    #[default]
+    Off,
+    /// If it has an answer.
+    Use,
+    /// Load anew and store.
+    Refresh,
+}
+
+/// Options of a call.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Whether the cache is used.
+    pub cache: CacheUse,
+    /// How long a cached answer is good.
+    pub ttl: Option<Duration>,
+    /// Limit of the whole call; `None`: the policy's.
+    pub deadline: Option<Duration>,
+    /// Reads of a session see its writes.
+    pub session: Option<Arc<str>>,
+    /// Which roles a read may go to; `None`: the policy's.
+    pub read_from: Option<ReadFrom>,
+    /// What the caller declares; `None`: found from the text. A declaration is audited.
+    pub safety: Option<Safety>,
+    /// Makes a write repeatable where the source keeps a table for it.
+    pub idempotency_key: Option<Arc<str>>,
+    /// The caller's id of the call.
+    pub correlation_id: Option<CorrelationId>,
+}
+
+/// What a proxy tells the endpoint that runs an attempt: its time limit and the marks through which the
+/// endpoint reports that bytes have left. Empty for a call that comes from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    /// The attempt, where a proxy made one.
+    pub attempt: Option<Attempt>,
+}
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Default)]
+pub struct Meta {
+    /// The endpoint that answered; empty for a plain driver.
+    pub endpoint: Option<Arc<str>>,
+    /// How many attempts it took.
+    pub attempts: u32,
+    /// `hit`, `stale`, `miss` or `off`.
+    pub cache: &'static str,
+    /// The whole call.
+    pub elapsed: Duration,
+    /// The call's id.
+    pub correlation_id: Option<CorrelationId>,
+    /// The policy it ran under.
+    pub policy_version: u64,
+    /// Whether the call went to an endpoint that health or lag had excluded.
+    pub last_resort: bool,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// The columns; empty where the work gives no rows.
+    pub columns: Arc<[Column]>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Rows changed, where the database counts them.
+    pub affected: Option<u64>,
+    /// Keys that the database generated, where it says so.
+    pub keys: Vec<Value>,
+    /// For scripts: one result a statement.
+    pub results: Vec<StatementResult>,
+    /// Where it came from.
+    pub meta: Meta,
+}
+
+/// The result of one statement of a script.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatementResult {
+    /// Rows changed.
+    pub affected: Option<u64>,
+    /// Rows given.
+    pub rows: u64,
+}
+
+/// How far a server has come: what it has written, or replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// A PostgreSQL log sequence number.
+    Lsn(u64),
+    /// All endpoints share one file: always caught up.
+    Shared,
+}
+
+impl Position {
+    /// Whether a server at this position has everything up to `other`. Positions of different kinds
+    /// cover nothing.
+    pub fn covers(self, other: Position) -> bool {
+        match (self, other) {
+            (Position::Lsn(mine), Position::Lsn(theirs)) => mine >= theirs,
+            (Position::Shared, Position::Shared) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a server says about itself in a health check.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Probe {
+    /// Whether it says it is the primary; `None`: it does not know (SQLite).
+    pub is_primary: Option<bool>,
+    /// What it has written (primary) or replayed (replica).
+    pub position: Option<Position>,
+    /// What a replica has received, which may be more than it has replayed.
+    pub received: Option<Position>,
+    /// The identity that a primary and its replicas share (PostgreSQL's system identifier).
+    pub system: Option<u64>,
+    /// Rises with each promotion (PostgreSQL's timeline).
+    pub timeline: Option<u64>,
+    /// Commits wait for a synchronous standby that is not there.
+    pub lacks_sync_standby: bool,
+}
+
+/// State of a database from its user's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not opened yet, or closed.
+    Closed,
+    /// Opening for the first time.
+    Connecting,
+    /// Usable.
+    Open,
+    /// Open, but nothing can be reached.
+    Broken,
+}
+
+/// Anything that runs SQL. The verbs people use are in [`Verbs`](crate::Verbs), which every database has.
+///
+/// All methods are cancel safe: dropping a future leaves no permit, connection or transaction behind;
+/// what the server was doing is cancelled there.
+pub trait Database: Send + Sync {
+    /// How its SQL is written.
+    fn dialect(&self) -> Dialect;
+
+    /// Runs a request and collects the answer.
+    fn run<'a>(
+        &'a self,
+        request: &'a Request,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Answer, SqlError>>;
+
+    /// Runs a request whose rows come in batches. The stream owns what it needs.
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<RowStream, SqlError>>;
+
+    /// Begins a transaction, which pins an endpoint and a connection.
+    fn begin<'a>(
+        &'a self,
+        begin: &'a Begin,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Box<dyn Transaction>, SqlError>>;
+
+    /// Asks the catalog.
+    fn describe<'a>(
+        &'a self,
+        what: &'a Describe,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Description, SqlError>>;
+
+    /// One health check on a connection of its own; never counted as traffic.
+    fn probe(&self) -> BoxFuture<'_, Result<Probe, SqlError>>;
+
+    /// How far it has replayed, asked now.
+    fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>>;
+
+    /// Takes over pool settings while running.
+    fn apply(&self, policy: &mainstay_engine::Policy);
+
+    /// Ends everything it holds, at most after `limit`.
+    fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
+
+    /// Its state.
+    fn state(&self) -> State;
+}
