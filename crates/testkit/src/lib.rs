@@ -1,1 +1,11 @@
-//! To be filled.
+//! What Mainstay's own tests stand on: private real PostgreSQL servers and clusters that a test
+//! starts, kills and starts again, and a fault proxy that cuts, delays or swallows at a chosen
+//! moment of a conversation. For development only: no shipped crate depends on it.
+//!
+//! Everything lives on free loopback ports and in temporary folders, belongs to one value, and ends
+//! when that value is dropped, when the test panics, and when the test process is killed.
+
+pub mod fault;
+mod folder;
+mod port;
+pub mod postgres;

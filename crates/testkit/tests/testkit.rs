@@ -1,0 +1,6 @@
+//! The testkit proved against real servers.
+
+mod testkit {
+    mod cluster;
+    mod server;
+}
