@@ -7,14 +7,29 @@
 //! one generic shell runs the caller's closure around them.
 
 pub mod attempt;
+pub mod backoff;
+pub mod budget;
 pub mod chance;
+pub mod circuit;
 pub mod failure;
+pub mod gate;
 pub mod operation;
+mod origin;
 pub mod policy;
+pub mod rate;
+pub mod routing;
 pub mod tasks;
 
 pub use attempt::{Attempt, EndpointId, Marks};
+pub use backoff::Backoff;
+pub use budget::Budget;
 pub use chance::Chance;
+pub use circuit::{
+    Circuit, CircuitSnapshot, CircuitState, Held, Pass, Reason, Transition, TrialId, Verdict,
+};
 pub use failure::{Blame, Category, Classify, Failure, Outcome, Sent, Severity};
+pub use gate::{Gate, Refusal, Ticket};
 pub use operation::{CorrelationId, Name, Operation, Priority, Safety};
 pub use policy::{Policy, PolicyProblem, Preset, Settings};
+pub use rate::Rate;
+pub use routing::{Candidate, Router};
