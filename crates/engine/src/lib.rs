@@ -13,11 +13,15 @@ pub mod chance;
 pub mod circuit;
 pub mod failure;
 pub mod gate;
+pub mod health;
+mod histogram;
+pub mod latency;
 pub mod operation;
 mod origin;
 pub mod policy;
 pub mod rate;
 pub mod routing;
+pub mod stats;
 pub mod tasks;
 
 pub use attempt::{Attempt, EndpointId, Marks};
@@ -29,7 +33,10 @@ pub use circuit::{
 };
 pub use failure::{Blame, Category, Classify, Failure, Outcome, Sent, Severity};
 pub use gate::{Gate, Refusal, Ticket};
+pub use health::{Health, HealthChange, HealthState};
+pub use latency::Latency;
 pub use operation::{CorrelationId, Name, Operation, Priority, Safety};
 pub use policy::{Policy, PolicyProblem, Preset, Settings};
 pub use rate::Rate;
 pub use routing::{Candidate, Router};
+pub use stats::{EndpointStats, StatsSnapshot};
