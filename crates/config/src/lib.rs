@@ -1,1 +1,40 @@
-//! To be filled.
+//! Configuration of Mainstay: files become checked settings, with every problem found at once.
+//!
+//! Two stages. A text in TOML, YAML or JSON becomes a [`Tree`] that knows the line of each key; wrong
+//! syntax ends there. Then one walk over the tree, with environment variables, flags and changes at
+//! run time laid above it, collects every unknown key, wrong type and wrong value as a [`Problem`]
+//! with its place and a way out. What comes out is a [`Configuration`]: complete, with a valid
+//! [`Policy`](mainstay_engine::Policy) for each source and endpoint, and with the layer and line of
+//! each value for [`explain`].
+//!
+//! Nothing here reads the process environment or the clock: both are handed in.
+
+mod configuration;
+mod connection;
+mod environment;
+mod explain;
+mod init;
+mod mark;
+mod policy;
+mod problem;
+mod scalar;
+mod secret;
+mod server;
+mod source;
+mod suggestion;
+mod tree;
+mod words;
+
+pub use configuration::{Configuration, Input, LoadOptions, Loaded, check};
+pub use environment::Flag;
+pub use explain::{Explained, UnknownTarget, explain};
+pub use init::init_text;
+pub use mark::{Mark, Origin};
+pub use problem::{Problem, Severity};
+pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
+pub use server::ServerSettings;
+pub use source::{
+    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, Role,
+    ServerAddress, SourceSettings, TlsMode, TlsSettings,
+};
+pub use tree::{Format, Tree};

@@ -1,0 +1,210 @@
+//! `[server]`: what the program itself needs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::problem::{Findings, Wrong};
+use crate::scalar;
+use crate::tree::{Node, Table, join};
+
+/// Settings of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Where HTTP is served; port 0: any free one. Default 127.0.0.1:7717. Loopback only.
+    pub listen: SocketAddr,
+    /// Where the program keeps its files. Default `./mainstay-data`.
+    pub data_dir: PathBuf,
+    /// The largest body of a request, in bytes. Default 8 MiB.
+    pub body_max: u64,
+    /// The largest plain JSON answer, in bytes; larger ones are streamed. Default 8 MiB.
+    pub answer_max: u64,
+    /// Connections at once. Default 1024.
+    pub connections_max: u32,
+    /// How long a client may take to send the head of a request. Default 10 s.
+    pub header_timeout: Duration,
+    /// How long a client may take to send a whole request. Default 30 s.
+    pub request_timeout: Duration,
+    /// A connection without a request for longer is closed. Default 75 s.
+    pub idle_timeout: Duration,
+    /// A stream whose next batch takes longer is ended. Default 30 s.
+    pub stream_idle: Duration,
+    /// How long work in flight may take to finish when the program ends. Default 30 s.
+    pub drain_timeout: Duration,
+    /// Rows of one request: in a page, or in `insert_many` and its kin. Default 10 000.
+    pub rows_max: u32,
+    /// Statements of one script. Default 1000.
+    pub statements_max: u32,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7717)),
+            data_dir: PathBuf::from("./mainstay-data"),
+            // As much in as out: a row that was read can be written back.
+            body_max: 8 << 20,
+            answer_max: 8 << 20,
+            connections_max: 1024,
+            header_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            // Longer than the 60 s after which most clients close idle connections themselves, so
+            // that they do not meet a closed one.
+            idle_timeout: Duration::from_secs(75),
+            stream_idle: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+            rows_max: 10_000,
+            statements_max: 1000,
+        }
+    }
+}
+
+/// A key of `[server]`.
+pub(crate) struct ServerKey {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) example: &'static str,
+    set: fn(&mut ServerSettings, &Node) -> Result<(), Wrong>,
+}
+
+macro_rules! key {
+    ($name:ident, $read:ident, $example:literal, $doc:literal) => {
+        ServerKey {
+            name: stringify!($name),
+            doc: $doc,
+            example: $example,
+            set: |settings, node| {
+                settings.$name = $read(node)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+/// Every key of `[server]`; the examples are the defaults.
+pub(crate) const SERVER_KEYS: &[ServerKey] = &[
+    key!(listen, listen, "\"127.0.0.1:7717\"", "where HTTP is served"),
+    key!(
+        data_dir,
+        folder,
+        "\"./mainstay-data\"",
+        "where the program keeps its files"
+    ),
+    key!(body_max, size, "\"8MiB\"", "the largest body of a request"),
+    key!(
+        answer_max,
+        size,
+        "\"8MiB\"",
+        "the largest plain JSON answer; larger ones are streamed"
+    ),
+    key!(connections_max, count, "1024", "connections at once"),
+    key!(
+        header_timeout,
+        time,
+        "\"10s\"",
+        "for the head of a request to arrive"
+    ),
+    key!(
+        request_timeout,
+        time,
+        "\"30s\"",
+        "for a whole request to arrive"
+    ),
+    key!(
+        idle_timeout,
+        time,
+        "\"75s\"",
+        "a connection without a request is closed"
+    ),
+    key!(
+        stream_idle,
+        time,
+        "\"30s\"",
+        "a stream whose next batch takes longer is ended"
+    ),
+    key!(
+        drain_timeout,
+        time,
+        "\"30s\"",
+        "for work in flight to finish when the program ends"
+    ),
+    key!(rows_max, count, "10000", "rows of one request"),
+    key!(statements_max, count, "1000", "statements of one script"),
+];
+
+/// Keys of later versions, so that they are not taken for slips of the keyboard.
+const LATER: &[&str] = &["keys", "tls", "store"];
+
+impl ServerSettings {
+    pub(crate) fn read(table: &Table, findings: &mut Findings) -> Self {
+        let mut settings = ServerSettings::default();
+        for (name, entry) in table.iter() {
+            let path = join("server", name);
+            match SERVER_KEYS.iter().find(|key| key.name == name) {
+                Some(key) => {
+                    let set = (key.set)(&mut settings, &entry.node);
+                    let set = set.map_err(|wrong| wrong.or_hint(key.doc));
+                    findings.take(&entry.mark, &path, set);
+                }
+                None if LATER.contains(&name) => {
+                    findings.error(&entry.mark, path, Wrong::unavailable(name));
+                }
+                None => {
+                    let known = SERVER_KEYS.iter().map(|key| key.name);
+                    findings.unknown(&entry.mark, path, name, known);
+                }
+            }
+        }
+        settings
+    }
+}
+
+fn listen(node: &Node) -> Result<SocketAddr, Wrong> {
+    let text = scalar::text(node)?;
+    let written = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.clone(),
+    };
+    let address: SocketAddr = written.parse().map_err(|_| {
+        Wrong::new(format!("{text:?} is not an address with a port"))
+            .hint("such as \"127.0.0.1:7717\" or \"[::1]:7717\"")
+    })?;
+    if !address.ip().is_loopback() {
+        return Err(
+            Wrong::new(format!("{address} can be reached from other machines"))
+                .hint("keys are not available in this version, so listen on 127.0.0.1 or [::1]"),
+        );
+    }
+    Ok(address)
+}
+
+fn folder(node: &Node) -> Result<PathBuf, Wrong> {
+    let text = scalar::text(node)?;
+    if text.trim().is_empty() {
+        return Err("is empty".into());
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn time(node: &Node) -> Result<Duration, Wrong> {
+    match scalar::time(node)? {
+        Duration::ZERO => Err("0 would end everything before it began".into()),
+        time => Ok(time),
+    }
+}
+
+fn size(node: &Node) -> Result<u64, Wrong> {
+    match scalar::size(node)? {
+        0 => Err("0 would admit nothing".into()),
+        size => Ok(size),
+    }
+}
+
+fn count(node: &Node) -> Result<u32, Wrong> {
+    let count = scalar::count(node)?;
+    match u32::try_from(count) {
+        Ok(0) => Err("0 would admit nothing".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("{count} is above {}", u32::MAX).into()),
+    }
+}

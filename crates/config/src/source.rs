@@ -1,0 +1,205 @@
+//! Sources and their endpoints, as the program uses them: complete and checked.
+
+mod assembly;
+mod draft;
+mod roles;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::{Policy, Preset, Safety};
+
+use crate::problem::Wrong;
+use crate::secret::Secret;
+use crate::suggestion;
+use crate::words::words;
+
+pub(crate) use assembly::{Shared, assemble};
+pub(crate) use draft::{SOURCE_KEYS, SourceDraft, table};
+
+words! {
+    /// The database family behind a source.
+    Driver {
+        /// SQLite, in this process.
+        Sqlite = "sqlite",
+        /// PostgreSQL.
+        Postgres = "postgres",
+    }
+}
+
+/// Families that have no driver in this version.
+const DRIVERS_LATER: &[&str] = &["mysql", "mariadb", "sqlserver", "mssql"];
+
+impl Driver {
+    /// The driver of that name, or why there is none.
+    pub(crate) fn named(word: &str) -> Result<Driver, Wrong> {
+        if word == "postgresql" {
+            return Ok(Driver::Postgres);
+        }
+        if let Some(driver) = Driver::parse(word) {
+            return Ok(driver);
+        }
+        if DRIVERS_LATER.contains(&word) {
+            return Err(Wrong::unavailable(word).hint("drivers: sqlite, postgres"));
+        }
+        let known = Driver::ALL.iter().map(|driver| driver.as_str());
+        let hint = match suggestion::nearest(word, known) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "drivers: sqlite, postgres".to_owned(),
+        };
+        let word: String = word.chars().take(40).collect();
+        Err(Wrong::new(format!("unknown driver {word:?}")).hint(hint))
+    }
+}
+
+words! {
+    /// Who decides which endpoint is the primary.
+    Promotion {
+        /// The server says, Mainstay follows. Default for PostgreSQL.
+        Follow = "follow",
+        /// Mainstay moves the role by itself. SQLite only, and its default.
+        Route = "route",
+    }
+}
+
+words! {
+    /// What an endpoint may be used for.
+    Role {
+        /// Takes writes.
+        Primary = "primary",
+        /// Takes reads.
+        Replica = "replica",
+        /// Takes reads only when nothing else is left.
+        Standby = "standby",
+    }
+}
+
+words! {
+    /// How the endpoints of a source come to hold the same.
+    Replication {
+        /// Something outside sees to it.
+        External = "external",
+    }
+}
+
+words! {
+    /// Encryption of the connection to a server.
+    TlsMode {
+        /// None.
+        Off = "off",
+        /// If the server offers it.
+        Prefer = "prefer",
+        /// Always, whoever the server is.
+        Require = "require",
+        /// Always, with a certificate of a trusted authority.
+        VerifyCa = "verify-ca",
+        /// Always, with a trusted certificate for the name of the host.
+        VerifyFull = "verify-full",
+    }
+}
+
+/// Encryption of the connection to a server. The files are read at each connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Whether and how. Default `prefer`.
+    pub mode: TlsMode,
+    /// Certificates of the authorities to trust (PEM).
+    pub ca: Option<PathBuf>,
+    /// Certificate and key that the client shows (PEM).
+    pub client: Option<ClientCertificate>,
+}
+
+/// Certificate and key that the client shows (PEM).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// File of the certificate, and of those between it and the authority.
+    pub cert: PathBuf,
+    /// File of its key.
+    pub key: PathBuf,
+}
+
+/// Where an endpoint is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A database in a server.
+    Server(ServerAddress),
+    /// A database in a file.
+    File(PathBuf),
+}
+
+/// A database in a server, and how to log in there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// Name or address; a path stands for the folder of a local socket.
+    pub host: String,
+    /// Default 5432.
+    pub port: u16,
+    /// Name of the database.
+    pub database: String,
+    /// Whom to log in as.
+    pub user: String,
+    /// Read anew at each connect.
+    pub password: Option<Secret>,
+    /// Encryption.
+    pub tls: TlsSettings,
+}
+
+/// A source: a name that callers use and the endpoints behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceSettings {
+    /// The family of all its endpoints.
+    pub driver: Driver,
+    /// What the policy starts from.
+    pub preset: Preset,
+    /// Who decides which endpoint is the primary.
+    pub promotion: Promotion,
+    /// `None`: the databases themselves replicate, or share one file.
+    pub replication: Option<Replication>,
+    /// What a write is taken for unless the caller says otherwise. Default `write`.
+    pub safety: Safety,
+    /// A transaction without a statement for longer is rolled back. Default 60 s.
+    pub transaction_idle: Duration,
+    /// Transactions open at once. Default 1000.
+    pub transactions_max: u32,
+    /// The policy of the source as a whole.
+    pub policy: Arc<Policy>,
+    /// The endpoints by id; at least one.
+    pub endpoints: BTreeMap<String, EndpointSettings>,
+}
+
+/// One member of a source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointSettings {
+    /// The family; the same in all endpoints of a source.
+    pub driver: Driver,
+    /// Where it is.
+    pub address: Address,
+    /// What the file says; `None`: the server itself says (`promotion = "follow"`).
+    pub role: Option<Role>,
+    /// Its share of the calls beside the others. Default 1.
+    pub weight: f64,
+    /// Further settings for the driver, as text.
+    pub options: BTreeMap<String, String>,
+    /// The policy in effect at this endpoint.
+    pub policy: Arc<Policy>,
+}
+
+impl EndpointSettings {
+    /// The file, of an endpoint that is one.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match &self.address {
+            Address::File(path) => Some(path),
+            Address::Server(_) => None,
+        }
+    }
+
+    /// The server, of an endpoint that is in one.
+    pub fn server(&self) -> Option<&ServerAddress> {
+        match &self.address {
+            Address::Server(server) => Some(server),
+            Address::File(_) => None,
+        }
+    }
+}

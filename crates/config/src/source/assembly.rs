@@ -1,0 +1,357 @@
+//! From drafts to settings: layers are laid over each other, what is missing is told.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use mainstay_engine::Safety;
+
+use super::draft::{EndpointDraft, SourceDraft};
+use super::{
+    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, ServerAddress,
+    SourceSettings, TlsMode, TlsSettings, roles,
+};
+use crate::connection::{Connection, ConnectionLayer};
+use crate::explain::{self, Explained};
+use crate::mark::Mark;
+use crate::policy::{Layered, PolicyLayer};
+use crate::problem::{Findings, Wrong};
+
+/// A transaction that nobody continues holds locks: a minute is long for a program, and short for
+/// those who wait.
+const TRANSACTION_IDLE: Duration = Duration::from_secs(60);
+
+/// Far more than a pool has connections; a bound, not a target.
+const TRANSACTIONS_MAX: u32 = 1000;
+
+/// PostgreSQL's registered port.
+const POSTGRES_PORT: u16 = 5432;
+
+/// The layers that all sources share, weakest first.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) policies: Vec<PolicyLayer>,
+    pub(crate) connections: Vec<ConnectionLayer>,
+}
+
+/// A source ready for use, and where each of its values came from, by target.
+pub(crate) struct Assembled {
+    pub(crate) settings: SourceSettings,
+    pub(crate) explained: Vec<(String, Vec<Explained>)>,
+}
+
+/// What one source is assembled from.
+struct Parts<'a> {
+    draft: &'a SourceDraft,
+    policies: Vec<&'a PolicyLayer>,
+    connections: Vec<&'a ConnectionLayer>,
+}
+
+/// Lays the layers over each other; `None` if something is wrong, which is then among the findings.
+pub(crate) fn assemble(
+    shared: &Shared,
+    draft: &SourceDraft,
+    findings: &mut Findings,
+) -> Option<Assembled> {
+    let parts = Parts {
+        draft,
+        policies: shared.policies.iter().chain([&draft.policy]).collect(),
+        connections: shared
+            .connections
+            .iter()
+            .chain([&draft.connection])
+            .collect(),
+    };
+    if draft.endpoints.is_empty() {
+        let wrong = Wrong::new("no endpoints, so there is nothing to call");
+        let hint = format!("add [{}.endpoints.a]", draft.path);
+        findings.error(&draft.mark, draft.path.as_str(), wrong.hint(hint));
+    }
+    let own = Layered::new(&parts.policies);
+    let policy = own.policy((&draft.mark, &draft.path), findings);
+    let driver = parts.driver(findings);
+    let promotion = driver.map(|driver| promotion(draft, driver, findings));
+    let addresses: Vec<_> = draft
+        .endpoints
+        .iter()
+        .map(|endpoint| parts.address(endpoint, driver, findings))
+        .collect();
+    let replication = draft.replication.as_ref().map(|(kind, _)| *kind);
+    let one_file = driver == Some(Driver::Sqlite) && replication.is_none();
+    if one_file {
+        one_file_only(draft, &addresses, findings);
+    }
+    let roles = promotion.map(|promotion| roles::roles(draft, promotion, one_file, findings));
+    let policies: Vec<_> = draft
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            let layers = parts.policies_at(endpoint);
+            Layered::new(&layers).policy((&endpoint.mark, &endpoint.path), findings)
+        })
+        .collect();
+    let (driver, promotion, roles, policy) = (driver?, promotion?, roles?, policy?);
+    let mut explained = vec![(
+        draft.id.clone(),
+        explain::explained(&own, &policy, &Connection::new(&parts.connections), driver),
+    )];
+    let mut endpoints = BTreeMap::new();
+    for (((endpoint, address), role), policy) in draft
+        .endpoints
+        .iter()
+        .zip(addresses)
+        .zip(roles)
+        .zip(policies)
+    {
+        let (address, policy) = (address?, policy?);
+        let connection = parts.connection_at(endpoint);
+        let layers = parts.policies_at(endpoint);
+        let target = format!("{}.{}", draft.id, endpoint.id);
+        let lines = explain::explained(&Layered::new(&layers), &policy, &connection, driver);
+        explained.push((target, lines));
+        let settings = EndpointSettings {
+            driver,
+            address,
+            role,
+            weight: endpoint.weight.as_ref().map_or(1.0, |(weight, _)| *weight),
+            options: connection.options(),
+            policy,
+        };
+        endpoints.insert(endpoint.id.clone(), settings);
+    }
+    let settings = SourceSettings {
+        driver,
+        preset: own.preset_or_default(),
+        promotion,
+        replication,
+        safety: noted(&draft.safety, Safety::Write),
+        transaction_idle: noted(&draft.transaction_idle, TRANSACTION_IDLE),
+        transactions_max: noted(&draft.transactions_max, TRANSACTIONS_MAX),
+        policy,
+        endpoints,
+    };
+    Some(Assembled {
+        settings,
+        explained,
+    })
+}
+
+fn noted<T: Copy>(noted: &Option<(T, Mark)>, default: T) -> T {
+    noted.as_ref().map_or(default, |(value, _)| *value)
+}
+
+impl<'a> Parts<'a> {
+    fn policies_at(&self, endpoint: &'a EndpointDraft) -> Vec<&'a PolicyLayer> {
+        let layers = self.policies.iter().copied();
+        layers.chain([&endpoint.policy]).collect()
+    }
+
+    fn connection_at(&self, endpoint: &'a EndpointDraft) -> Connection<'a> {
+        let layers = self.connections.iter().copied();
+        Connection::new(&layers.chain([&endpoint.connection]).collect::<Vec<_>>())
+    }
+
+    /// The driver that all endpoints agree on.
+    fn driver(&self, findings: &mut Findings) -> Option<Driver> {
+        let own = Connection::new(&self.connections);
+        let named = |connection: &Connection<'_>| Driver::parse(&connection.text("driver")?);
+        let mut found = named(&own);
+        for endpoint in &self.draft.endpoints {
+            let connection = self.connection_at(endpoint);
+            match (found, named(&connection)) {
+                (None, Some(driver)) => found = Some(driver),
+                (Some(one), Some(other)) if one != other => {
+                    let wrong = format!("{other} beside {one}: a source has one driver");
+                    let mark = connection
+                        .given("driver")
+                        .map_or(&endpoint.mark, |given| &given.mark);
+                    let path = format!("{}.driver", endpoint.path);
+                    findings.error(
+                        mark,
+                        path,
+                        Wrong::new(wrong).hint("make it a source of its own"),
+                    );
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if found.is_none() && !own.iter().any(|(name, ..)| name == "driver") {
+            let wrong = Wrong::new("no driver").hint("driver = \"sqlite\" or \"postgres\"");
+            findings.error(&self.draft.mark, self.draft.path.as_str(), wrong);
+        }
+        found
+    }
+
+    fn address(
+        &self,
+        endpoint: &'a EndpointDraft,
+        driver: Option<Driver>,
+        findings: &mut Findings,
+    ) -> Option<Address> {
+        let driver = driver?;
+        let connection = self.connection_at(endpoint);
+        foreign_keys(&connection, driver, findings);
+        match driver {
+            Driver::Sqlite => file(endpoint, &connection, findings).map(Address::File),
+            Driver::Postgres => server(endpoint, &connection, findings).map(Address::Server),
+        }
+    }
+}
+
+fn promotion(draft: &SourceDraft, driver: Driver, findings: &mut Findings) -> Promotion {
+    let default = match driver {
+        Driver::Sqlite => Promotion::Route,
+        Driver::Postgres => Promotion::Follow,
+    };
+    let Some((said, mark)) = &draft.promotion else {
+        return default;
+    };
+    if *said != default {
+        let wrong = match said {
+            Promotion::Route => "route is for SQLite: elsewhere the servers would not know of it",
+            Promotion::Follow => "SQLite has no server that says who is primary",
+        };
+        let path = format!("{}.promotion", draft.path);
+        let hint = format!("leave it out, or write {:?}", default.as_str());
+        findings.error(mark, path, Wrong::new(wrong).hint(hint));
+    }
+    default
+}
+
+/// Keys that say nothing to this driver are mistakes where the source or endpoint itself has them.
+fn foreign_keys(connection: &Connection<'_>, driver: Driver, findings: &mut Findings) {
+    let fits = |name: &str| match driver {
+        _ if name == "driver" || name.starts_with("options.") => true,
+        Driver::Sqlite => name == "path",
+        Driver::Postgres => name != "path",
+    };
+    for (name, _, given) in connection.iter() {
+        if !fits(name) && given.path.starts_with("sources.") {
+            let wrong = format!("{name} says nothing to the driver {driver}");
+            findings.error(&given.mark, given.path.as_str(), wrong);
+        }
+    }
+}
+
+fn missing(endpoint: &EndpointDraft, name: &str, hint: &str, findings: &mut Findings) {
+    let wrong = Wrong::new(format!("no {name}")).hint(hint);
+    findings.error(&endpoint.mark, endpoint.path.as_str(), wrong);
+}
+
+fn file(
+    endpoint: &EndpointDraft,
+    connection: &Connection<'_>,
+    findings: &mut Findings,
+) -> Option<PathBuf> {
+    let Some(path) = connection.text("path") else {
+        missing(endpoint, "path", "path = \"./orders.db\"", findings);
+        return None;
+    };
+    if path.starts_with(":memory:") {
+        let given = connection.given("path")?;
+        let wrong = Wrong::new("a database in memory exists once for each connection");
+        let hint = "name a file; a temporary one will do";
+        findings.error(&given.mark, given.path.as_str(), wrong.hint(hint));
+        return None;
+    }
+    Some(PathBuf::from(path))
+}
+
+fn server(
+    endpoint: &EndpointDraft,
+    connection: &Connection<'_>,
+    findings: &mut Findings,
+) -> Option<ServerAddress> {
+    let mut need = |name: &str, hint: &str| {
+        let text = connection.text(name);
+        if text.is_none() {
+            missing(endpoint, name, hint, findings);
+        }
+        text
+    };
+    let host = need("host", "host = \"db1.internal\", or a url");
+    let database = need("database", "database = \"orders\", here or at the source");
+    let user = need("user", "user = \"app\", here or at the source");
+    let tls = tls(endpoint, connection, findings);
+    Some(ServerAddress {
+        host: host?,
+        port: connection.port().unwrap_or(POSTGRES_PORT),
+        database: database?,
+        user: user?,
+        password: connection.secret("password"),
+        tls: tls?,
+    })
+}
+
+fn tls(
+    endpoint: &EndpointDraft,
+    connection: &Connection<'_>,
+    findings: &mut Findings,
+) -> Option<TlsSettings> {
+    let mode = connection
+        .text("tls")
+        .and_then(|word| TlsMode::parse(&word));
+    let mode = mode.unwrap_or(TlsMode::Prefer);
+    let file = |name: &str| connection.text(name).map(PathBuf::from);
+    let ca = file("tls_ca");
+    let place = |name: &str| match connection.given(name) {
+        Some(given) => (given.mark.clone(), given.path.clone()),
+        None => (endpoint.mark.clone(), endpoint.path.clone()),
+    };
+    if matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) && ca.is_none() {
+        let (mark, path) = place("tls");
+        let wrong = Wrong::new(format!("{mode} needs the authorities to trust"));
+        findings.error(&mark, path, wrong.hint("tls_ca = \"/path/to/ca.pem\""));
+        return None;
+    }
+    let client = match (file("tls_cert"), file("tls_key")) {
+        (Some(cert), Some(key)) => Some(ClientCertificate { cert, key }),
+        (None, None) => None,
+        (cert, _) => {
+            let (has, lacks) = match cert {
+                Some(_) => ("tls_cert", "tls_key"),
+                None => ("tls_key", "tls_cert"),
+            };
+            let (mark, path) = place(has);
+            let wrong = format!("{has} without {lacks}");
+            findings.error(&mark, path, Wrong::new(wrong).hint("give both"));
+            return None;
+        }
+    };
+    Some(TlsSettings { mode, ca, client })
+}
+
+/// Endpoints of one SQLite source are connections to one file, unless something outside keeps
+/// several files alike.
+fn one_file_only(draft: &SourceDraft, addresses: &[Option<Address>], findings: &mut Findings) {
+    let mut first: Option<(&EndpointDraft, PathBuf)> = None;
+    for (endpoint, address) in draft.endpoints.iter().zip(addresses) {
+        let Some(Address::File(path)) = address else {
+            continue;
+        };
+        let plain = plain(path);
+        match &first {
+            None => first = Some((endpoint, plain)),
+            Some((other, known)) if *known != plain => {
+                let wrong = format!("another file than endpoint {}", other.id);
+                let given = endpoint.connection.values.get("path");
+                let mark = given.map_or(&endpoint.mark, |given| &given.mark);
+                let path = format!("{}.path", endpoint.path);
+                let hint = format!(
+                    "one path for all, or replication = {:?} if something keeps the files alike",
+                    Replication::External.as_str()
+                );
+                findings.error(mark, path, Wrong::new(wrong).hint(hint));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// A path without the steps that lead nowhere.
+fn plain(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|step| *step != Component::CurDir)
+        .collect()
+}

@@ -1,0 +1,125 @@
+//! TOML.
+
+use ::toml::de::{DeTable, DeValue, Error};
+
+use super::lines::Lines;
+use super::{Entry, Node, Parsed, Table, Tree, Value, given_twice, join};
+use crate::mark::{Mark, Origin};
+use crate::problem::{Problem, Wrong};
+
+pub(super) fn parse(origin: Origin, text: &str) -> Parsed {
+    let lines = Lines::new(origin, text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let (doubled, broken): (Vec<Error>, Vec<Error>) = errors.into_iter().partition(is_doubled);
+    if let Some(error) = broken.first() {
+        return Parsed::failed(syntax(&lines, error));
+    }
+    let root = table(&lines, document.get_ref());
+    let problems = doubled
+        .iter()
+        .map(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            let (path, first) = named_at(text, offset, document.get_ref());
+            given_twice(&lines.mark(offset), path, &lines.mark(first))
+        })
+        .collect();
+    Parsed {
+        tree: Some(Tree { root }),
+        problems,
+    }
+}
+
+/// One value as in a file, for text from outside; `None` if it is not one.
+pub(crate) fn value_alone(text: &str, mark: &Mark) -> Option<Value> {
+    let lines = Lines::new(mark.origin.clone(), text);
+    let parsed = DeValue::parse(text).ok()?;
+    let value = match parsed.get_ref() {
+        DeValue::Datetime(_) | DeValue::Table(_) => return None,
+        other => value(&lines, other),
+    };
+    Some(value)
+}
+
+fn is_doubled(error: &Error) -> bool {
+    error.message().starts_with("duplicate key")
+}
+
+fn syntax(lines: &Lines<'_>, error: &Error) -> Problem {
+    let offset = error.span().map_or(0, |span| span.start);
+    let wrong = Wrong::new(format!("not TOML: {}", error.message()))
+        .hint("text stands in quotes, tables in [brackets], one key a line");
+    Problem::error(&lines.mark(offset), "", wrong)
+}
+
+/// The key at that offset and where a key of that name first stood. The parser tells the second
+/// place alone, so the first is the nearest earlier table entry of that name.
+fn named_at(text: &str, offset: usize, document: &DeTable<'_>) -> (String, usize) {
+    let name: String = text[offset.min(text.len())..]
+        .chars()
+        .take_while(|c| !c.is_whitespace() && !matches!(c, '=' | '.' | ']'))
+        .filter(|c| !matches!(c, '"' | '\''))
+        .collect();
+    let mut found = None;
+    search(document, "", &name, offset, &mut found);
+    found.unwrap_or((name, offset))
+}
+
+fn search(
+    table: &DeTable<'_>,
+    path: &str,
+    name: &str,
+    before: usize,
+    found: &mut Option<(String, usize)>,
+) {
+    for (key, node) in table {
+        let path = join(path, key.get_ref());
+        let start = key.span().start;
+        let nearer = found.as_ref().is_none_or(|(_, best)| *best < start);
+        if key.get_ref() == name && start < before && nearer {
+            *found = Some((path.clone(), start));
+        }
+        if let DeValue::Table(inner) = node.get_ref() {
+            search(inner, &path, name, before, found);
+        }
+    }
+}
+
+fn table(lines: &Lines<'_>, source: &DeTable<'_>) -> Table {
+    let mut table = Table::default();
+    for (key, node) in source {
+        let entry = Entry {
+            mark: lines.mark(key.span().start),
+            node: Node {
+                value: value(lines, node.get_ref()),
+                mark: lines.mark(node.span().start),
+            },
+        };
+        // The parser has already told keys that stand twice.
+        let _ = table.insert(key.get_ref().to_string(), entry);
+    }
+    table
+}
+
+fn value(lines: &Lines<'_>, source: &DeValue<'_>) -> Value {
+    match source {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(integer) => i128::from_str_radix(integer.as_str(), integer.radix())
+            .map_or_else(|_| Value::Text(integer.to_string()), Value::Integer),
+        DeValue::Float(float) => float
+            .as_str()
+            .parse()
+            .map_or_else(|_| Value::Text(float.to_string()), Value::Number),
+        DeValue::Boolean(value) => Value::Bool(*value),
+        DeValue::Datetime(time) => Value::Text(time.to_string()),
+        DeValue::Array(items) => Value::List(
+            items
+                .iter()
+                .map(|item| Node {
+                    value: value(lines, item.get_ref()),
+                    mark: lines.mark(item.span().start),
+                })
+                .collect(),
+        ),
+        DeValue::Table(inner) => Value::Table(table(lines, inner)),
+    }
+}

@@ -1,0 +1,7 @@
+//! Configuration from outside: texts in, settings and problems out.
+
+mod config {
+    mod given;
+    mod mistakes;
+    mod smoke;
+}
