@@ -12,6 +12,7 @@ use mainstay_engine::{Attempt, CorrelationId, Name, Safety, policy::ReadFrom};
 use crate::catalog::{Describe, Description};
 use crate::dialect::Dialect;
 use crate::error::SqlError;
+use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
 use crate::value::{Column, Row, Value};
@@ -232,6 +233,9 @@ pub enum State {
 pub trait Database: Send + Sync {
     /// How its SQL is written.
     fn dialect(&self) -> Dialect;
+
+    /// What is remembered about its schema.
+    fn schema(&self) -> &Schema;
 
     /// Runs a request and collects the answer.
     fn run<'a>(

@@ -8,6 +8,8 @@ pub mod connection;
 pub mod database;
 pub mod dialect;
 pub mod error;
+pub mod schema;
+pub mod statement;
 pub mod stream;
 pub mod transaction;
 pub mod value;
@@ -19,6 +21,8 @@ pub use database::{
 };
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};
+pub use schema::Schema;
+pub use statement::{Class, Classifier, Kind, split_script};
 pub use stream::{Batch, BatchMax, RowStream};
 pub use transaction::{Begin, Isolation, Transaction};
 pub use value::{Column, ColumnType, Decimal, Row, Value};

@@ -1,0 +1,104 @@
+//! What is remembered about the schema of one database: classes of statements, descriptions of entities,
+//! volatility of functions. All of it is bounded and can be asked for again at any time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use quick_cache::sync::Cache;
+
+use crate::catalog::{Entity, Volatility};
+use crate::dialect::Dialect;
+use crate::statement::{Class, Classifier, Kind};
+
+/// Descriptions of entities that are remembered.
+const ENTITIES_MAX: usize = 1024;
+
+/// Fingerprints of statements that looked like reads and turned out to write.
+const HIDDEN_WRITES_MAX: usize = 1024;
+
+/// What is remembered about one database's schema; every [`Database`](crate::Database) has one. Shared by
+/// reference; all methods take `&self`.
+pub struct Schema {
+    classifier: Classifier,
+    entities: Cache<Arc<str>, Arc<Entity>>,
+    functions: ArcSwapOption<HashMap<String, Volatility>>,
+    hidden_writes: Cache<u64, ()>,
+}
+
+impl Schema {
+    /// Nothing remembered yet.
+    pub fn new(dialect: Dialect) -> Self {
+        Schema {
+            classifier: Classifier::new(dialect),
+            entities: Cache::new(ENTITIES_MAX),
+            functions: ArcSwapOption::empty(),
+            hidden_writes: Cache::new(HIDDEN_WRITES_MAX),
+        }
+    }
+
+    /// What a text may do, by all that is known. A text that once turned out to write is a write.
+    pub fn classify(&self, text: &str) -> Arc<Class> {
+        let functions = self.functions.load();
+        let class = self.classifier.classify(text, functions.as_deref());
+        if class.safety.is_read() && self.hidden_writes.get(&class.fingerprint).is_some() {
+            let mut changes = Class::clone(&class);
+            changes.safety = mainstay_engine::Safety::Write;
+            changes.access = crate::Access::ReadWrite;
+            changes.kind = Kind::Other;
+            return Arc::new(changes);
+        }
+        class
+    }
+
+    /// Remembers that a text which looked like a read was refused by a read-only session.
+    pub fn remember_write(&self, text: &str) {
+        let class = self.classifier.classify(text, None);
+        self.hidden_writes.insert(class.fingerprint, ());
+    }
+
+    /// The remembered description of an entity.
+    pub fn entity(&self, name: &str) -> Option<Arc<Entity>> {
+        self.entities.get(name)
+    }
+
+    /// Remembers the description of an entity under the name by which it was asked for.
+    pub fn remember_entity(&self, name: &str, entity: Arc<Entity>) {
+        self.entities.insert(Arc::from(name), entity);
+    }
+
+    /// Whether the volatility of functions is known.
+    pub fn knows_functions(&self) -> bool {
+        self.functions.load().is_some()
+    }
+
+    /// Remembers the volatility of functions by lower-case name.
+    pub fn remember_functions(&self, functions: Arc<HashMap<String, Volatility>>) {
+        self.functions.store(Some(functions));
+        self.classifier.forget();
+    }
+
+    /// Forgets one entity, or, without a name, everything that a change of the schema may have made
+    /// untrue.
+    pub fn forget(&self, entity: Option<&str>) {
+        match entity {
+            Some(name) => {
+                self.entities.remove(name);
+            }
+            None => {
+                self.entities.clear();
+                self.functions.store(None);
+                self.classifier.forget();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schema")
+            .field("entities", &self.entities.len())
+            .field("knows_functions", &self.knows_functions())
+            .finish_non_exhaustive()
+    }
+}
