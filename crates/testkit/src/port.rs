@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::geteuid;
+
+use crate::folder;
 
 /// Below the kernel's usual range for outgoing connections, so that no client takes the port of a
 /// server that is down for a moment.
@@ -19,9 +21,9 @@ pub(crate) struct PortLease {
 }
 
 impl PortLease {
-    /// Reserves a free port; `base` is the folder that all users of the testkit share.
-    pub(crate) fn take(base: &Path) -> Result<Self> {
-        let folder = base.join("ports");
+    /// Reserves a free port.
+    pub(crate) fn take() -> Result<Self> {
+        let folder = folder::base(geteuid().as_raw())?.join("ports");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
         for _ in 0..1000 {
             let port = fastrand::u16(PORTS);

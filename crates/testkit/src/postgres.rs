@@ -83,7 +83,7 @@ impl PostgresServer {
             true => Some(tls::make(&installation, folder.path())?),
             false => None,
         };
-        let port = PortLease::take(&base)?;
+        let port = PortLease::take()?;
         let supervisor = Mutex::new(Supervisor::start(&installation, folder.path())?);
         let server = Self {
             supervisor,

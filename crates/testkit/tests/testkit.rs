@@ -1,6 +1,8 @@
 //! The testkit proved against real servers.
 
+#[cfg(test)]
 mod testkit {
     mod cluster;
+    mod fault;
     mod server;
 }

@@ -1,6 +1,6 @@
 //! A client of a private server for a test's own questions.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
@@ -74,5 +74,11 @@ impl Deref for Session {
 
     fn deref(&self) -> &Client {
         &self.client
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
     }
 }

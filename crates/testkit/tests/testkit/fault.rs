@@ -1,0 +1,537 @@
+//! The fault proxy: each fault at each moment, and what it says happened, compared with the server.
+
+use std::time::Duration;
+
+use mainstay_testkit::fault::{
+    self, Action, Answer, Cut, Fault, FaultProxy, Kind, Moment, Point, Struck,
+};
+use mainstay_testkit::postgres::{PostgresOptions, PostgresServer, Session};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+/// Longer than anything takes here unless it hangs.
+const SOON: Duration = Duration::from_secs(5);
+/// Long enough to tell a hang from an answer.
+const NEVER: Duration = Duration::from_millis(250);
+const DELAY: Duration = Duration::from_millis(300);
+
+async fn server() -> PostgresServer {
+    let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
+    server
+        .sql("CREATE TABLE t (id bigint PRIMARY KEY)")
+        .await
+        .unwrap();
+    server
+}
+
+/// A proxy that strikes the next statement for which `when` holds.
+fn striking(
+    server: &PostgresServer,
+    fault: Fault,
+    when: impl Fn(&Moment) -> bool + Send + 'static,
+) -> FaultProxy {
+    FaultProxy::start(server.port(), fault::queue(when, [fault])).unwrap()
+}
+
+async fn session(proxy: &FaultProxy) -> Session {
+    Session::connect(&proxy.url("postgres")).await.unwrap()
+}
+
+async fn ids(server: &PostgresServer) -> String {
+    let ids = "SELECT coalesce(string_agg(id::text, ' ' ORDER BY id), '') FROM t";
+    server.value(ids).await.unwrap()
+}
+
+/// The one statement that was struck, when all about it is known.
+async fn only(proxy: &FaultProxy) -> Struck {
+    proxy.settle().await.unwrap();
+    let mut struck = proxy.struck();
+    assert_eq!(struck.len(), 1, "{struck:?}");
+    struck.remove(0)
+}
+
+fn is_run(moment: &Moment) -> bool {
+    moment.kind != Kind::Prepare && moment.text.starts_with("INSERT")
+}
+
+#[tokio::test]
+async fn without_a_plan_everything_passes_and_is_counted() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let session = session(&proxy).await;
+    let insert = session.prepare("INSERT INTO t VALUES ($1)").await.unwrap();
+    session.execute(&insert, &[&1_i64]).await.unwrap();
+    let rows = session
+        .query(
+            "SELECT repeat('x', 100000) FROM generate_series(1, 200)",
+            &[],
+        )
+        .await;
+    assert_eq!(rows.unwrap().len(), 200);
+    let refused = session.execute(&insert, &[&1_i64]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "23505");
+    assert_eq!(session.value("SELECT count(*) FROM t").await.unwrap(), "1");
+    let counts = proxy.counts();
+    assert_eq!(counts.connections, 1);
+    assert!(counts.statements >= 5, "{counts:?}");
+    assert_eq!(proxy.struck(), []);
+}
+
+#[tokio::test]
+async fn a_plan_sees_text_parameters_and_kind_of_prepared_and_plain_statements() {
+    let server = server().await;
+    let (sender, seen) = std::sync::mpsc::channel();
+    let plan = move |moment: &Moment| {
+        sender.send(moment.clone()).unwrap();
+        None
+    };
+    let proxy = FaultProxy::start(server.port(), plan).unwrap();
+    let mut session = Session::connect(&proxy.url("postgres")).await.unwrap();
+    let insert = session.prepare("INSERT INTO t VALUES ($1)").await.unwrap();
+    let transaction = session.transaction().await.unwrap();
+    transaction.execute(&insert, &[&41_i64]).await.unwrap();
+    transaction.commit().await.unwrap();
+    let seen: Vec<Moment> = seen.try_iter().collect();
+    let kinds: Vec<_> = seen.iter().map(|moment| moment.kind).collect();
+    assert_eq!(
+        kinds,
+        [Kind::Prepare, Kind::Begin, Kind::Statement, Kind::Commit]
+    );
+    assert_eq!(&*seen[2].text, "INSERT INTO t VALUES ($1)");
+    assert_eq!(seen[2].parameters[0].as_i64(), Some(41));
+    assert_eq!(
+        seen.iter().map(|moment| moment.number).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+}
+
+/// For each point: whether the statement must have been forwarded, and so run.
+const POINTS: [(Point, bool); 3] = [
+    (Point::BeforeSend, false),
+    (Point::AfterSend, true),
+    (Point::BeforeAnswer, true),
+];
+
+#[tokio::test]
+async fn a_cut_at_each_point_ends_the_connection_and_its_record_is_true() {
+    let server = server().await;
+    let mut expected = Vec::new();
+    for (number, (point, runs, form)) in POINTS
+        .into_iter()
+        .flat_map(|(p, runs)| [(p, runs, Cut::Fin), (p, runs, Cut::Rst)])
+        .enumerate()
+    {
+        let fault = Fault::new(point, Action::Cut(form));
+        let proxy = striking(&server, fault, is_run);
+        let session = session(&proxy).await;
+        let insert = session.prepare("INSERT INTO t VALUES ($1)").await.unwrap();
+        let id = i64::try_from(number).unwrap();
+        let result = timeout(SOON, session.execute(&insert, &[&id]))
+            .await
+            .expect("it is cut");
+        assert!(result.is_err(), "{fault:?}");
+        assert!(session.is_closed(), "{fault:?}");
+
+        let struck = only(&proxy).await;
+        assert_eq!(
+            (struck.fault, struck.planned, struck.forwarded),
+            (fault, true, runs)
+        );
+        assert_eq!(struck.moment.parameters[0].as_i64(), Some(id));
+        let answer = runs.then(|| Answer::Completed("INSERT 0 1".to_owned()));
+        assert_eq!(struck.answer, answer, "{fault:?}");
+        if runs {
+            expected.push(id.to_string());
+        }
+        assert_eq!(ids(&server).await, expected.join(" "), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hang_at_each_point_answers_nothing_and_its_record_is_true() {
+    let server = server().await;
+    let mut expected = Vec::new();
+    for (id, (point, runs)) in POINTS.into_iter().enumerate() {
+        let fault = Fault::new(point, Action::Hang);
+        let proxy = striking(&server, fault, is_run);
+        let session = session(&proxy).await;
+        let insert = format!("INSERT INTO t VALUES ({id})");
+        assert!(
+            timeout(NEVER, session.sql(&insert)).await.is_err(),
+            "{fault:?}"
+        );
+        assert!(
+            timeout(NEVER, session.sql("SELECT 1")).await.is_err(),
+            "and nothing after it"
+        );
+        assert!(!session.is_closed());
+        drop(session);
+
+        proxy.settle().await.unwrap();
+        let struck = proxy.struck();
+        assert_eq!((struck[0].fault, struck[0].forwarded), (fault, runs));
+        assert_eq!(struck[0].answer.is_some(), runs);
+        assert!(
+            !struck[1].planned && !struck[1].forwarded,
+            "the one after the hang: {struck:?}"
+        );
+        if runs {
+            expected.push(id.to_string());
+        }
+        assert_eq!(ids(&server).await, expected.join(" "), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_delay_at_each_point_answers_late_and_right() {
+    let server = server().await;
+    for (id, (point, _)) in POINTS.into_iter().enumerate() {
+        let fault = Fault::new(point, Action::Delay(DELAY));
+        let proxy = striking(&server, fault, is_run);
+        let session = session(&proxy).await;
+        let begun = Instant::now();
+        let insert = format!("INSERT INTO t VALUES ({id})");
+        let inserting = session.sql(&insert);
+        tokio::pin!(inserting);
+        assert!(
+            timeout(DELAY / 2, &mut inserting).await.is_err(),
+            "{fault:?}"
+        );
+        let there = ids(&server).await.contains(&id.to_string());
+        assert_eq!(there, point != Point::BeforeSend, "half-way: {fault:?}");
+        timeout(SOON, inserting)
+            .await
+            .expect("it is only late")
+            .unwrap();
+        assert!(begun.elapsed() >= DELAY);
+        assert!(only(&proxy).await.forwarded);
+        assert_eq!(
+            session.value("SELECT 1").await.unwrap(),
+            "1",
+            "the connection lives on"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_commit_can_be_struck_at_each_point() {
+    let server = server().await;
+    let actions = [Action::Cut(Cut::Fin), Action::Cut(Cut::Rst), Action::Hang];
+    let mut expected = Vec::new();
+    let faults = POINTS
+        .into_iter()
+        .flat_map(|(point, runs)| actions.map(|a| (point, a, runs)));
+    for (id, (point, action, runs)) in faults.enumerate() {
+        let fault = Fault::new(point, action);
+        let proxy = striking(&server, fault, |moment| moment.kind == Kind::Commit);
+        let session = session(&proxy).await;
+        session.sql("BEGIN").await.unwrap();
+        session
+            .sql(&format!("INSERT INTO t VALUES ({id})"))
+            .await
+            .unwrap();
+        let commit = timeout(NEVER, session.sql("COMMIT")).await;
+        assert!(!matches!(commit, Ok(Ok(_))), "{fault:?}");
+        drop(session);
+
+        let struck = only(&proxy).await;
+        assert_eq!((struck.moment.kind, struck.forwarded), (Kind::Commit, runs));
+        let answer = runs.then(|| Answer::Completed("COMMIT".to_owned()));
+        assert_eq!(struck.answer, answer, "{fault:?}");
+        if runs {
+            expected.push(id.to_string());
+        }
+        assert_eq!(ids(&server).await, expected.join(" "), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_record_of_a_statement_that_failed_holds_its_sqlstate() {
+    let server = server().await;
+    server.sql("INSERT INTO t VALUES (1)").await.unwrap();
+    let fault = Fault::new(Point::BeforeAnswer, Action::Cut(Cut::Rst));
+    let proxy = striking(&server, fault, is_run);
+    let session = session(&proxy).await;
+    assert!(session.sql("INSERT INTO t VALUES (1)").await.is_err());
+    assert_eq!(
+        only(&proxy).await.answer,
+        Some(Answer::Failed("23505".to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn pipelined_statements_behind_a_cut_are_recorded_as_its_company() {
+    let server = server().await;
+    let fault = Fault::new(Point::BeforeSend, Action::Cut(Cut::Rst));
+    let proxy = striking(&server, fault, |moment| moment.text.ends_with("(2)"));
+    let session = session(&proxy).await;
+    let (slow, struck, behind) = tokio::join!(
+        session.sql("INSERT INTO t SELECT 1 FROM pg_sleep(0.3)"),
+        session.sql("INSERT INTO t VALUES (2)"),
+        session.sql("INSERT INTO t VALUES (3)"),
+    );
+    assert!(slow.is_err() && struck.is_err() && behind.is_err());
+    proxy.settle().await.unwrap();
+    let mut seen: Vec<_> = proxy
+        .struck()
+        .into_iter()
+        .map(|struck| (struck.moment.number, struck.planned, struck.forwarded))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        [(0, false, true), (1, true, false), (2, false, false)]
+    );
+    assert_eq!(ids(&server).await, "1");
+}
+
+#[tokio::test]
+async fn a_copy_passes_and_its_end_can_be_struck() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let session = session(&proxy).await;
+    for (rows, fault) in [
+        ("1\n2\n", None),
+        (
+            "3\n",
+            Some(Fault::new(Point::AfterSend, Action::Delay(DELAY))),
+        ),
+    ] {
+        proxy.set_plan(fault::queue(
+            |moment| moment.text.starts_with("COPY"),
+            fault,
+        ));
+        let sink = session
+            .copy_in::<_, bytes::Bytes>("COPY t FROM STDIN")
+            .await
+            .unwrap();
+        let mut sink = std::pin::pin!(sink);
+        use futures_util::SinkExt;
+        sink.send(bytes::Bytes::from_static(rows.as_bytes()))
+            .await
+            .unwrap();
+        sink.finish().await.unwrap();
+    }
+    assert_eq!(session.value("SELECT count(*) FROM t").await.unwrap(), "3");
+}
+
+#[tokio::test]
+async fn a_cancel_request_passes() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let session = session(&proxy).await;
+    let token = session.cancel_token();
+    let sleep = session.query("SELECT pg_sleep(30)", &[]);
+    let cancel = async {
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        while server.value(running).await.unwrap() == "0" {}
+        token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    };
+    let (slept, ()) = timeout(SOON, async { tokio::join!(sleep, cancel) })
+        .await
+        .unwrap();
+    assert_eq!(slept.unwrap_err().code().unwrap().code(), "57014");
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_down_refuses_and_comes_back_on_its_port() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let before = session(&proxy).await;
+    proxy.set_down(true).await.unwrap();
+    let refused = TcpStream::connect(("127.0.0.1", proxy.port()))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(
+        before.value("SELECT 1").await.unwrap(),
+        "1",
+        "an open connection goes on"
+    );
+    proxy.cut_all(Cut::Rst);
+    assert!(
+        timeout(SOON, before.sql("SELECT pg_sleep(1)"))
+            .await
+            .unwrap()
+            .is_err()
+    );
+    proxy.set_down(false).await.unwrap();
+    assert_eq!(session(&proxy).await.value("SELECT 1").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_black_hole_swallows_old_and_new_connections_until_it_ends() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let before = session(&proxy).await;
+    proxy.black_hole(true);
+    let url = proxy.url("postgres");
+    let (old, new) = (before.value("SELECT 41 + 1"), Session::connect(&url));
+    tokio::pin!(old, new);
+    let (old_hangs, new_hangs) = tokio::join!(timeout(NEVER, &mut old), timeout(NEVER, &mut new));
+    assert!(old_hangs.is_err() && new_hangs.is_err());
+    proxy.black_hole(false);
+    assert_eq!(timeout(SOON, old).await.unwrap().unwrap(), "42");
+    let new = timeout(SOON, new).await.unwrap().unwrap();
+    assert_eq!(new.value("SELECT 1").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_killed_server_reaches_the_client_and_a_restarted_one_is_found_again() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let before = session(&proxy).await;
+    server.kill9().await.unwrap();
+    assert!(
+        timeout(SOON, before.sql("SELECT 1"))
+            .await
+            .unwrap()
+            .is_err()
+    );
+    assert!(
+        timeout(SOON, Session::connect(&proxy.url("postgres")))
+            .await
+            .unwrap()
+            .is_err()
+    );
+    server.start_again().await.unwrap();
+    assert_eq!(session(&proxy).await.value("SELECT 1").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_tls_connection_passes_unread() {
+    let server = PostgresServer::start(PostgresOptions::new().tls())
+        .await
+        .unwrap();
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let port = proxy.port();
+    let greeted = tokio::process::Command::new("openssl")
+        .args(["s_client", "-starttls", "postgres", "-verify_return_error"])
+        .args([
+            "-verify_hostname",
+            "localhost",
+            "-connect",
+            &format!("127.0.0.1:{port}"),
+        ])
+        .arg("-CAfile")
+        .arg(&server.tls_files().unwrap().ca)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .await
+        .unwrap();
+    assert!(
+        greeted.status.success(),
+        "{}",
+        String::from_utf8_lossy(&greeted.stderr)
+    );
+}
+
+#[tokio::test]
+async fn seeded_faults_over_many_statements_never_contradict_the_server() {
+    let server = server().await;
+    let plan = fault::seeded(1, 200, Fault::all(Duration::from_millis(5)), is_run);
+    let proxy = FaultProxy::start(server.port(), plan).unwrap();
+    let mut connected = session(&proxy).await;
+    let mut acknowledged = Vec::new();
+    for id in 0..300_i64 {
+        let insert = format!("INSERT INTO t VALUES ({id})");
+        match timeout(Duration::from_millis(100), connected.sql(&insert)).await {
+            Ok(Ok(_)) => acknowledged.push(id),
+            _ => connected = session(&proxy).await,
+        }
+    }
+    drop(connected);
+    proxy.settle().await.unwrap();
+    let there = ids(&server).await;
+    let there: Vec<i64> = there.split(' ').map(|id| id.parse().unwrap()).collect();
+    assert!(
+        acknowledged.iter().all(|id| there.contains(id)),
+        "none acknowledged is missing"
+    );
+    let struck = proxy.struck();
+    assert!(struck.len() > 30, "{} struck", struck.len());
+    for struck in &struck {
+        let id = struck
+            .moment
+            .text
+            .trim_end_matches(')')
+            .rsplit('(')
+            .next()
+            .unwrap();
+        let there = there.contains(&id.parse().unwrap());
+        assert_eq!(struck.forwarded, there, "{struck:?}");
+        assert_eq!(
+            struck.answer == Some(Answer::Completed("INSERT 0 1".to_owned())),
+            there
+        );
+    }
+    let counts = proxy.counts();
+    assert_eq!(
+        counts.cuts + counts.hangs + counts.delays,
+        struck.len() as u64
+    );
+}
+
+#[tokio::test]
+async fn a_raw_proxy_carries_any_protocol_and_can_cut_and_hold_it() {
+    let echo = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = FaultProxy::start_raw(echo.local_addr().unwrap().port()).unwrap();
+    let serve = async {
+        loop {
+            let (mut stream, _) = echo.accept().await.unwrap();
+            let (mut reads, mut writes) = stream.split();
+            // A cut connection is no mistake here.
+            let _ = tokio::io::copy(&mut reads, &mut writes).await;
+        }
+    };
+    let check = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))
+            .await
+            .unwrap();
+        let mut answer = [0; 4];
+        stream.write_all(b"\0\x01\xff!").await.unwrap();
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"\0\x01\xff!");
+        proxy.black_hole(true);
+        stream.write_all(b"held").await.unwrap();
+        assert!(
+            timeout(NEVER, stream.read_exact(&mut answer))
+                .await
+                .is_err()
+        );
+        proxy.black_hole(false);
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"held");
+        proxy.cut_all(Cut::Rst);
+        let cut = stream.read(&mut answer).await.unwrap_err();
+        assert_eq!(cut.kind(), std::io::ErrorKind::ConnectionReset);
+
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))
+            .await
+            .unwrap();
+        stream.write_all(b"more").await.unwrap();
+        stream.read_exact(&mut answer).await.unwrap();
+        proxy.cut_all(Cut::Fin);
+        assert_eq!(stream.read(&mut answer).await.unwrap(), 0, "an orderly end");
+    };
+    tokio::select! {
+        () = serve => unreachable!("it serves until the check is done"),
+        done = timeout(SOON, check) => done.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_proxy_ends_its_connections() {
+    let server = server().await;
+    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
+    let (session, port) = (session(&proxy).await, proxy.port());
+    drop(proxy);
+    assert!(
+        timeout(SOON, session.sql("SELECT 1"))
+            .await
+            .unwrap()
+            .is_err()
+    );
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
+}
