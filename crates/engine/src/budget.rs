@@ -145,3 +145,6 @@ impl Attempts {
         self.newest
     }
 }
+
+#[cfg(test)]
+mod tests;

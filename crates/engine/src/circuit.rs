@@ -110,10 +110,14 @@ impl Circuit {
         verdict: Verdict,
         now: Instant,
     ) -> Option<Transition> {
-        match settings.mode {
-            CircuitMode::Operations => None,
-            CircuitMode::Rate => self.record_rated(settings, pass, verdict, now),
-            _ => self.record_counted(settings, pass, verdict, now),
+        if settings.mode == CircuitMode::Operations || self.changes_nothing(settings, pass, verdict)
+        {
+            return None;
+        }
+        if settings.mode == CircuitMode::Rate {
+            self.record_rated(settings, pass, verdict, now)
+        } else {
+            self.change(|machine| machine.record(settings, pass, verdict, now))
         }
     }
 
@@ -134,7 +138,10 @@ impl Circuit {
         } else {
             Verdict::success()
         };
-        self.record_counted(settings, pass, verdict, now)
+        if self.changes_nothing(settings, pass, verdict) {
+            return None;
+        }
+        self.change(|machine| machine.record(settings, pass, verdict, now))
     }
 
     /// Gives a pass back that was not used: as if it had never been admitted.
@@ -184,16 +191,15 @@ impl Circuit {
     /// The state. Reading never changes it: an opening whose time is over stays `Open` until an
     /// attempt asks.
     pub fn state(&self, settings: &CircuitSettings, _now: Instant) -> CircuitState {
-        if machine::is_disabled(settings) {
-            return match self.machine.lock().state() {
-                CircuitState::Isolated => CircuitState::Isolated,
-                _ => CircuitState::Disabled,
-            };
+        let state = match self.closed() {
+            Some(_) => CircuitState::Closed,
+            None => self.machine.lock().state(),
+        };
+        if machine::is_disabled(settings) && state != CircuitState::Isolated {
+            CircuitState::Disabled
+        } else {
+            state
         }
-        if self.closed().is_some() {
-            return CircuitState::Closed;
-        }
-        self.machine.lock().state()
     }
 
     /// Counters for a reader.
@@ -210,29 +216,22 @@ impl Circuit {
         })
     }
 
-    /// Modes in which a success while closed at most clears the counter.
-    fn record_counted(
-        &self,
-        settings: &CircuitSettings,
-        pass: Pass,
-        verdict: Verdict,
-        now: Instant,
-    ) -> Option<Transition> {
-        if pass.trial.is_none() {
-            let word = self.word.load(Acquire);
-            let stale = word >> EPOCH_SHIFT != pass.epoch || word & CLOSED == 0;
-            let changes_nothing = match verdict {
-                Verdict::Cancelled | Verdict::Failure { weight: 0, .. } => true,
-                Verdict::Failure { .. } => false,
-                Verdict::Success { .. } => {
-                    word & CLEAN != 0 || settings.mode == CircuitMode::Window
-                }
-            };
-            if stale || changes_nothing {
-                return None;
-            }
+    /// Whether the machine need not be asked: for all but failures, trials and mode `rate`, mostly.
+    fn changes_nothing(&self, settings: &CircuitSettings, pass: Pass, verdict: Verdict) -> bool {
+        if pass.trial.is_some() {
+            return false;
         }
-        self.change(|machine| machine.record(settings, pass, verdict, now))
+        let word = self.word.load(Acquire);
+        let is_stale = word >> EPOCH_SHIFT != pass.epoch || word & CLOSED == 0;
+        if is_stale || machine::is_disabled(settings) {
+            return true;
+        }
+        match (verdict, settings.mode) {
+            (Verdict::Cancelled | Verdict::Failure { weight: 0, .. }, _) => true,
+            (Verdict::Failure { .. }, _) | (_, CircuitMode::Rate) => false,
+            (Verdict::Success { .. }, CircuitMode::Window) => true,
+            (Verdict::Success { .. }, _) => word & CLEAN != 0,
+        }
     }
 
     /// Mode `rate`, in which every call counts: good ones are gathered in an atomic until the slice
@@ -246,8 +245,10 @@ impl Circuit {
     ) -> Option<Transition> {
         let is_good = matches!(verdict, Verdict::Success { elapsed }
             if settings.slow_after.is_none_or(|slow| elapsed < slow));
-        let is_current = self.closed().is_some_and(|closed| closed == pass);
-        if is_good && is_current && self.origin.nanos(now) < self.uncounted_until.load(Relaxed) {
+        if is_good
+            && pass.trial.is_none()
+            && self.origin.nanos(now) < self.uncounted_until.load(Relaxed)
+        {
             self.uncounted.fetch_add(1, AcqRel);
             return None;
         }

@@ -139,3 +139,167 @@ impl From<Held> for Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::CircuitMode;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn circuit() -> CircuitSettings {
+        CircuitSettings {
+            mode: CircuitMode::WeightedConsecutive,
+            failures: 1,
+            open_for: 10 * SECOND,
+            successes: 1,
+            ..CircuitSettings::default()
+        }
+    }
+
+    fn limits(rate: Option<f64>, burst: Option<u32>, concurrency: Option<u32>) -> LimitSettings {
+        LimitSettings {
+            rate,
+            burst,
+            concurrency,
+            ..LimitSettings::default()
+        }
+    }
+
+    fn admit(gate: &Gate, limits: &LimitSettings, now: Instant) -> Result<Ticket, Refusal> {
+        gate.admit(&circuit(), limits, LEASE, now)
+    }
+
+    /// A gate whose circuit admits its first trial now.
+    fn due(now: Instant) -> Gate {
+        let gate = Gate::new();
+        let before = now - 10 * SECOND;
+        let ticket = admit(&gate, &limits(None, None, None), before).unwrap();
+        gate.finish(&circuit(), ticket, Verdict::failure(1), before);
+        gate.release_slot();
+        gate
+    }
+
+    #[test]
+    fn without_limits_everything_passes_and_is_counted() {
+        let gate = Gate::new();
+        let now = Instant::now();
+        let none = limits(None, None, None);
+        let tickets: Vec<Ticket> = (0..5).map(|_| admit(&gate, &none, now).unwrap()).collect();
+        assert_eq!(gate.in_flight(), 5);
+        for ticket in tickets {
+            gate.finish(&circuit(), ticket, Verdict::success(), now);
+        }
+        assert_eq!(
+            gate.in_flight(),
+            5,
+            "finishing does not give the place back"
+        );
+        (0..5).for_each(|_| gate.release_slot());
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    #[test]
+    fn each_limit_refuses_by_its_name() {
+        let now = Instant::now();
+        let gate = Gate::new();
+        let two = limits(None, None, Some(2));
+        let _tickets = [
+            admit(&gate, &two, now).unwrap(),
+            admit(&gate, &two, now).unwrap(),
+        ];
+        let refusal = admit(&gate, &two, now).unwrap_err();
+        assert_eq!(refusal, Refusal::Concurrency { limit: 2 });
+
+        let gate = Gate::new();
+        let rate = limits(Some(2.0), Some(1), None);
+        admit(&gate, &rate, now).unwrap();
+        let retry_in = SECOND / 2;
+        let refusal = admit(&gate, &rate, now).unwrap_err();
+        assert_eq!(refusal, Refusal::Rate { retry_in });
+
+        gate.circuit().isolate(now);
+        assert_eq!(admit(&gate, &rate, now).unwrap_err(), Refusal::Isolated);
+
+        let gate = due(now + SECOND);
+        let refusal = admit(&gate, &two, now).unwrap_err();
+        let retry_in = Some(SECOND);
+        assert_eq!(refusal, Refusal::CircuitOpen { retry_in });
+    }
+
+    #[test]
+    fn without_a_burst_one_second_of_the_rate_comes_at_once() {
+        let now = Instant::now();
+        for (rate, expected) in [(0.5, 1), (1.0, 1), (2.5, 3), (100.0, 100)] {
+            let gate = Gate::new();
+            let limits = limits(Some(rate), None, None);
+            let passed = (0..1000)
+                .filter(|_| admit(&gate, &limits, now).is_ok())
+                .count();
+            assert_eq!(passed, expected, "{rate}");
+        }
+    }
+
+    /// Whatever refuses, the next call finds trial, place and token where they were.
+    #[test]
+    fn a_refusal_takes_nothing() {
+        let now = Instant::now();
+        let full = limits(None, None, Some(0));
+        let dry = limits(Some(0.001), Some(1), Some(5));
+        let free = limits(None, None, Some(1));
+
+        let gate = due(now);
+        for _ in 0..3 {
+            let refusal = admit(&gate, &full, now).unwrap_err();
+            assert_eq!(refusal, Refusal::Concurrency { limit: 0 });
+        }
+        let ticket = admit(&gate, &free, now).unwrap();
+        assert!(ticket.pass.trial.is_some(), "the trial was not lost");
+        assert!(ticket.pass.transition().is_some(), "nor was its news");
+
+        let gate = due(now);
+        let trial = admit(&gate, &dry, now).unwrap();
+        gate.finish(&circuit(), trial, Verdict::Cancelled, now);
+        gate.release_slot();
+        for _ in 0..3 {
+            let refusal = admit(&gate, &dry, now).unwrap_err();
+            assert!(matches!(refusal, Refusal::Rate { .. }));
+            assert_eq!(gate.in_flight(), 0, "the place was not lost");
+        }
+        let ticket = admit(&gate, &free, now).unwrap();
+        assert!(ticket.pass.trial.is_some(), "the trial was not lost");
+
+        let gate = Gate::new();
+        let one = limits(Some(0.001), Some(2), Some(1));
+        admit(&gate, &one, now).unwrap();
+        for _ in 0..10 {
+            let refusal = admit(&gate, &one, now).unwrap_err();
+            assert_eq!(refusal, Refusal::Concurrency { limit: 1 });
+        }
+        gate.release_slot();
+        assert!(admit(&gate, &one, now).is_ok(), "the token was not lost");
+    }
+
+    #[test]
+    fn eight_threads_never_exceed_the_concurrency_and_leave_nothing_behind() {
+        let gate = Gate::new();
+        let now = Instant::now();
+        let three = limits(Some(1e6), Some(1_000), Some(3));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for step in 0..20_000_u32 {
+                        let now = now + step * Duration::from_micros(1);
+                        if let Ok(ticket) = admit(&gate, &three, now) {
+                            assert!(gate.in_flight() <= 3);
+                            gate.finish(&circuit(), ticket, Verdict::success(), now);
+                            gate.release_slot();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(gate.in_flight(), 0);
+    }
+}

@@ -22,6 +22,9 @@ pub(super) struct Machine {
     tally: Tally,
     /// Openings since the circuit was last closed, for `open_growth`.
     openings: u32,
+    /// Trials under way; at most `trials_max`. They outlive their epoch: a trial whose circuit was
+    /// opened by another keeps its permit, because it is still at the back end.
+    leases: Vec<Lease>,
     trials_begun: u64,
     times_opened: u64,
     last_change: Option<Instant>,
@@ -46,8 +49,6 @@ struct Opening {
 
 #[derive(Debug, Default)]
 struct Trials {
-    /// Under way; at most `trials_max`.
-    leases: Vec<Lease>,
     successes: u32,
     /// The end of the opening before, until a trial has taken the news of it along.
     ended_opening: Option<Instant>,
@@ -71,6 +72,7 @@ impl Machine {
             epoch: 0,
             tally: Tally::default(),
             openings: 0,
+            leases: Vec::new(),
             trials_begun: 0,
             times_opened: 0,
             last_change: None,
@@ -164,16 +166,16 @@ impl Machine {
         let Phase::HalfOpen(trials) = &mut self.phase else {
             return self.admit_unless_isolated();
         };
-        trials.leases.retain(|lease| now < lease.until);
-        if trials.leases.len() >= settings.trials_max as usize {
-            let next = trials.leases.iter().map(|lease| lease.until).min();
+        self.leases.retain(|lease| now < lease.until);
+        if self.leases.len() >= settings.trials_max as usize {
+            let next = self.leases.iter().map(|lease| lease.until).min();
             return Err(Held {
                 state: CircuitState::HalfOpen,
                 retry_in: next.map(|until| until.saturating_duration_since(now)),
             });
         }
         self.trials_begun += 1;
-        trials.leases.push(Lease {
+        self.leases.push(Lease {
             number: self.trials_begun,
             until: after(now, trial_lease),
         });
@@ -193,22 +195,25 @@ impl Machine {
         verdict: Verdict,
         now: Instant,
     ) -> Option<Transition> {
-        if pass.epoch != self.epoch {
+        let is_on_the_books = pass.trial.is_some_and(|trial| self.end(trial));
+        if pass.epoch != self.epoch || is_disabled(settings) {
             return None;
         }
-        match (&mut self.phase, pass.trial) {
-            (Phase::Closed, None) if !is_disabled(settings) => {
+        match &self.phase {
+            Phase::Closed if pass.trial.is_none() => {
                 let reason = self.tally.add(settings, verdict, now)?;
                 Some(self.open(settings, verdict, reason, now))
             }
-            (Phase::HalfOpen(trials), Some(trial)) => {
-                if !trials.end(trial) || is_disabled(settings) {
-                    return None;
-                }
-                self.decide(settings, verdict, now)
-            }
+            Phase::HalfOpen(_) if is_on_the_books => self.decide(settings, verdict, now),
             _ => None,
         }
+    }
+
+    /// Takes a trial off the books; whether it was still on them.
+    fn end(&mut self, trial: TrialId) -> bool {
+        let before = self.leases.len();
+        self.leases.retain(|lease| lease.number != trial.number);
+        self.leases.len() < before
     }
 
     /// What a trial's result decides.
@@ -237,9 +242,11 @@ impl Machine {
     }
 
     pub(super) fn give_back(&mut self, pass: Pass) {
-        if let (Phase::HalfOpen(trials), Some(trial)) = (&mut self.phase, pass.trial)
+        let Some(trial) = pass.trial.filter(|trial| self.end(*trial)) else {
+            return;
+        };
+        if let Phase::HalfOpen(trials) = &mut self.phase
             && pass.epoch == self.epoch
-            && trials.end(trial)
             && trial.ended_opening.is_some()
         {
             trials.ended_opening = trial.ended_opening;
@@ -330,6 +337,11 @@ impl Machine {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        self.tally.calls()
+    }
+
     /// Mode `rate`: until when good calls may be counted elsewhere.
     pub(super) fn slice_end(&self, settings: &CircuitSettings) -> Option<Instant> {
         self.tally.slice_end(settings)
@@ -377,15 +389,6 @@ impl Opening {
             not_before: now,
             good_checks: 0,
         }
-    }
-}
-
-impl Trials {
-    /// Takes a trial off the books; whether it was still on them.
-    fn end(&mut self, trial: TrialId) -> bool {
-        let before = self.leases.len();
-        self.leases.retain(|lease| lease.number != trial.number);
-        self.leases.len() < before
     }
 }
 

@@ -133,6 +133,12 @@ impl Tally {
         }
     }
 
+    /// Mode `rate`: calls within the window.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.calls).sum()
+    }
+
     /// Mode `rate`: until when good calls belong to the newest slice.
     pub(super) fn slice_end(&self, settings: &CircuitSettings) -> Option<Instant> {
         Some(self.slices.back()?.begin + slice_length(settings))

@@ -94,4 +94,9 @@ impl Turn {
         credits[place].credit -= total;
         index
     }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.credits.lock().len()
+    }
 }
