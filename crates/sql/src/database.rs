@@ -7,11 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{Attempt, CorrelationId, Name, Safety, policy::ReadFrom};
+use mainstay_engine::{Attempt, CorrelationId, Name, Safety, Sent, policy::ReadFrom};
 
 use crate::catalog::{Describe, Description};
 use crate::dialect::Dialect;
-use crate::error::SqlError;
+use crate::error::{Code, SqlError};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -87,6 +87,61 @@ impl Default for AnswerMax {
             bytes: u64::MAX,
         }
     }
+}
+
+impl AnswerMax {
+    /// Adds a row to what was collected so far and refuses it if that is too much.
+    ///
+    /// # Errors
+    /// `answer_too_large`, which names the limit. The statement had its effect.
+    pub fn add(&self, collected: &mut Collected, row: &Row) -> Result<(), SqlError> {
+        collected.rows += 1;
+        collected.bytes += row.iter().map(|value| value.size() as u64).sum::<u64>();
+        if collected.rows > self.rows || collected.bytes > self.bytes {
+            return Err(self.exceeded());
+        }
+        Ok(())
+    }
+
+    /// Refuses a collected answer that is too large.
+    ///
+    /// # Errors
+    /// `answer_too_large`, which names the limit.
+    pub fn check(&self, answer: &Answer) -> Result<(), SqlError> {
+        if *self == AnswerMax::default() {
+            return Ok(());
+        }
+        let mut collected = Collected::default();
+        answer
+            .rows
+            .iter()
+            .try_for_each(|row| self.add(&mut collected, row))
+    }
+
+    fn exceeded(&self) -> SqlError {
+        let limit = match (self.rows, self.bytes) {
+            (u64::MAX, bytes) => format!("{bytes} bytes"),
+            (rows, u64::MAX) => format!("{rows} rows"),
+            (rows, bytes) => format!("{rows} rows or {bytes} bytes"),
+        };
+        let mut error = SqlError::caller(
+            Code::AnswerTooLarge,
+            format!("the answer has more than {limit}"),
+            "ask for less, or stream it (over HTTP: Accept: application/x-ndjson)",
+        );
+        // The statement ran: only its answer was refused.
+        error.detail_mut().failure.sent = Sent::Maybe;
+        error
+    }
+}
+
+/// How much of an answer was collected so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Collected {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of values.
+    pub bytes: u64,
 }
 
 /// Whether a read uses the cache. Anything but [`CacheUse::Off`] is refused in this version.

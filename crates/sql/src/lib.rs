@@ -16,8 +16,8 @@ pub mod value;
 
 pub use connection::{Cancel, Connection, Driver, HandedOver};
 pub use database::{
-    Access, Answer, AnswerMax, BoxFuture, CacheUse, Database, Meta, Options, Position, Probe,
-    Request, Scope, State, StatementResult, Work,
+    Access, Answer, AnswerMax, BoxFuture, CacheUse, Collected, Database, Meta, Options, Position,
+    Probe, Request, Scope, State, StatementResult, Work,
 };
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};

@@ -156,10 +156,10 @@ impl Classifier {
         functions: Option<&HashMap<String, Volatility>>,
     ) -> Arc<Class> {
         let remembered = self.classes.get(text);
-        if let Some(class) = &remembered {
-            if functions.is_none() || class.unknown_functions.is_empty() {
-                return Arc::clone(class);
-            }
+        if let Some(class) = &remembered
+            && (functions.is_none() || class.unknown_functions.is_empty())
+        {
+            return Arc::clone(class);
         }
         let class = Arc::new(parse::classify(self.dialect, text, functions));
         if remembered.is_some_and(|old| *old == *class) || text.len() > REMEMBERED_TEXT_MAX {

@@ -50,6 +50,21 @@ pub enum Value {
     },
 }
 
+impl Value {
+    /// About how many bytes it holds in memory, for bounds of answers and batches.
+    pub fn size(&self) -> usize {
+        let beside = match self {
+            Value::Decimal(decimal) => decimal.as_str().len(),
+            Value::Text(text) | Value::Json(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Other { text, .. } => text.len(),
+            Value::Array(items) => items.iter().map(Value::size).sum(),
+            _ => 0,
+        };
+        size_of::<Value>() + beside
+    }
+}
+
 /// An exact decimal: digits with an optional sign, point and exponent-free, or `NaN`, `Infinity`,
 /// `-Infinity` where the database has them.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -9,3 +9,4 @@ pub mod fault;
 mod folder;
 mod port;
 pub mod postgres;
+pub mod scripted;

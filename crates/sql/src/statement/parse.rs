@@ -183,10 +183,8 @@ fn proves_on_error(piece: &Piece<'_>) -> bool {
             .lexemes
             .iter()
             .any(|l| l.is("call") || l.is("execute"));
-    first_is(piece, UNDONE)
-        && !concurrently
-        && !explains_call
-        && !(first_is(piece, &["create", "alter", "drop"]) && second_is(piece, OUTSIDE))
+    let runs_outside = first_is(piece, &["create", "alter", "drop"]) && second_is(piece, OUTSIDE);
+    first_is(piece, UNDONE) && !concurrently && !explains_call && !runs_outside
 }
 
 fn fingerprint(pieces: &[Piece<'_>]) -> u64 {
