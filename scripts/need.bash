@@ -1,0 +1,65 @@
+# What building and testing need on a machine. Sourced by the other scripts.
+# On Debian and its kin what is missing is installed by apt-get; elsewhere it is named.
+
+# Installs Debian packages, or says what to do and ends.
+# Usage: need_install "what is missing" package...
+need_install() {
+    local what=$1
+    shift
+    if ! command -v apt-get >/dev/null; then
+        echo "$what: install it with your system's package manager (Debian calls it: $*)" >&2
+        exit 1
+    fi
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "$what: run as root: apt-get install $*" >&2
+            exit 1
+        fi
+        sudo=(sudo)
+    fi
+    echo "$what: installing $*" >&2
+    if [ -z "${need_updated:-}" ]; then
+        "${sudo[@]}" apt-get update -qq </dev/null
+        need_updated=1
+    fi
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" </dev/null
+}
+
+need_rust() {
+    if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+        PATH="$HOME/.cargo/bin:$PATH"
+    fi
+    if ! command -v cargo >/dev/null; then
+        echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs" >&2
+        exit 1
+    fi
+}
+
+# SQLite and the TLS library are compiled from C.
+need_compiler() {
+    if ! command -v cc >/dev/null; then
+        need_install "a C compiler is missing" gcc libc6-dev
+    fi
+}
+
+need_openssl() {
+    if ! command -v openssl >/dev/null; then
+        need_install "openssl is missing" openssl
+    fi
+}
+
+# The tests start private servers from these programs; the machine's own server is never used.
+need_postgresql() {
+    if command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
+        return
+    fi
+    if command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; then
+        # Debian's package would start a server on port 5432 that nobody asked for.
+        need_install "PostgreSQL is missing" postgresql-common
+        sed -i 's/^#\?create_main_cluster *=.*/create_main_cluster = false/' \
+            /etc/postgresql-common/createcluster.conf
+    fi
+    need_install "PostgreSQL is missing" postgresql
+}

@@ -1,0 +1,6 @@
+//! Stories about the whole of Mainstay, against real servers where they need any.
+
+#[cfg(test)]
+mod stories {
+    mod dependencies;
+}
