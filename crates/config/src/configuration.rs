@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -200,7 +201,7 @@ fn merged(options: &LoadOptions, findings: &mut Findings) -> Option<Tree> {
 }
 
 fn read(path: &Path) -> tree::Parsed {
-    match std::fs::read_to_string(path) {
+    match read_bounded(path) {
         Ok(text) => parse(path, &text),
         Err(error) => {
             let mark = Mark::whole(Origin::file(path.display().to_string()));
@@ -212,6 +213,15 @@ fn read(path: &Path) -> tree::Parsed {
             tree::Parsed::failed(Problem::error(&mark, "", wrong))
         }
     }
+}
+
+/// The text, or as much of it as shows that it is too long.
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(tree::TEXT_MAX as u64 + 1)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn parse(path: &Path, text: &str) -> tree::Parsed {
@@ -305,7 +315,7 @@ fn walk(tree: &Tree, secrets: &Arc<dyn SecretReader>, findings: &mut Findings) -
         }
     }
     if drafts.is_empty() {
-        nothing_to_serve(&shared, findings);
+        nothing_to_serve(tree, &shared, findings);
     }
     configuration
 }
@@ -356,10 +366,13 @@ fn sources(entry: &Entry, reading: &mut Reading<'_>) -> Vec<SourceDraft> {
 }
 
 /// No source: nothing to do, but the shared policy is still checked.
-fn nothing_to_serve(shared: &Shared, findings: &mut Findings) {
+fn nothing_to_serve(tree: &Tree, shared: &Shared, findings: &mut Findings) {
     let mark = Mark::whole(Origin::BuiltIn);
     let layers: Vec<&PolicyLayer> = shared.policies.iter().collect();
     crate::policy::Layered::new(&layers).policy((&mark, "policy"), findings);
-    let wrong = Wrong::new("there is no source, so there is nothing to serve");
-    findings.warning(&mark, "sources", wrong.hint("add [sources.orders]"));
+    let said = tree.root.get("sources").map(|entry| &entry.node.value);
+    if matches!(said, None | Some(Value::Empty | Value::Table(_))) {
+        let wrong = Wrong::new("there is no source, so there is nothing to serve");
+        findings.warning(&mark, "sources", wrong.hint("add [sources.orders]"));
+    }
 }

@@ -155,6 +155,8 @@ pub(crate) struct ConnectionLayer {
     /// As `explain` names it, such as `[sources.orders]`.
     pub(crate) name: String,
     pub(crate) values: BTreeMap<String, Given>,
+    /// A value could not be read, so that what is missing may be in it.
+    broken: bool,
 }
 
 /// What reading a layer needs.
@@ -168,6 +170,7 @@ impl ConnectionLayer {
         ConnectionLayer {
             name: format!("[{path}]"),
             values: BTreeMap::new(),
+            broken: false,
         }
     }
 
@@ -213,7 +216,9 @@ impl ConnectionLayer {
             ConnectionKind::Options => return self.read_options(path, entry, reading.findings),
         };
         let held = held.map_err(|wrong| wrong.or_hint(key.doc));
-        if let Some(value) = reading.findings.take(&entry.mark, path, held) {
+        let held = reading.findings.take(&entry.mark, path, held);
+        self.broken |= held.is_none();
+        if let Some(value) = held {
             self.give(
                 key.name.to_owned(),
                 value,
@@ -248,15 +253,14 @@ impl ConnectionLayer {
     }
 
     fn read_url(&mut self, path: &str, entry: &Entry, reading: &mut Reading<'_>) {
-        let secret = secret(&entry.node, reading);
-        let Some(secret) = reading.findings.take(&entry.mark, path, secret) else {
-            return;
-        };
-        let parts = secret
-            .read()
-            .map_err(|error| Wrong::new(error.to_string()))
-            .and_then(|text| url::parse(&text));
-        let Some(parts) = reading.findings.take(&entry.mark, path, parts) else {
+        let read = secret(&entry.node, reading).and_then(|secret| {
+            let text = secret
+                .read()
+                .map_err(|error| Wrong::new(error.to_string()))?;
+            Ok((url::parse(&text)?, secret))
+        });
+        let Some((parts, secret)) = reading.findings.take(&entry.mark, path, read) else {
+            self.broken = true;
             return;
         };
         for (name, text) in parts {
@@ -327,6 +331,9 @@ fn secret(node: &Node, reading: &Reading<'_>) -> Result<Secret, Wrong> {
     let text = scalar::text(node).map_err(|_| {
         Wrong::new("expected text").hint("a reference such as \"env:NAME\" or \"file:PATH\"")
     })?;
+    if text.trim().is_empty() {
+        return Err(Wrong::new("is empty").hint("leave the key out"));
+    }
     let secret = Secret::new(&text, Arc::clone(reading.secrets));
     secret.read().map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
@@ -349,6 +356,8 @@ fn warn_of_literal(secret: &Secret, path: &str, entry: &Entry, findings: &mut Fi
 /// The strongest value of each key over all layers, weakest first, with its layer.
 pub(crate) struct Connection<'a> {
     values: BTreeMap<&'a str, (&'a ConnectionLayer, &'a Given)>,
+    /// A value of some layer could not be read.
+    pub(crate) broken: bool,
 }
 
 impl<'a> Connection<'a> {
@@ -358,7 +367,10 @@ impl<'a> Connection<'a> {
             let given = layer.values.iter();
             values.extend(given.map(|(name, given)| (name.as_str(), (*layer, given))));
         }
-        Connection { values }
+        Connection {
+            values,
+            broken: layers.iter().any(|layer| layer.broken),
+        }
     }
 
     pub(crate) fn given(&self, name: &str) -> Option<&'a Given> {

@@ -97,9 +97,35 @@ pub fn init_text() -> String {
     text
 }
 
+/// Longer lines have their comment above them.
+const LINE_MAX: usize = 100;
+
 fn line(text: &mut String, name: &str, value: &str, doc: &str) {
+    let key = format!("#{name} = {value}");
     // Writing to a String does not fail.
-    let _ = writeln!(text, "#{name} = {value}  # {doc}");
+    let _ = if key.len() + doc.len() + 4 <= LINE_MAX {
+        writeln!(text, "{key}  # {doc}")
+    } else {
+        comment(text, doc);
+        writeln!(text, "{key}")
+    };
+}
+
+/// A comment in as many lines as it needs.
+fn comment(text: &mut String, doc: &str) {
+    let mut width = 0;
+    for word in doc.split(' ') {
+        if width == 0 || width + word.len() + 1 > LINE_MAX {
+            text.push_str(if width == 0 { "# " } else { "\n# " });
+            width = 2;
+        } else {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += word.len();
+    }
+    text.push('\n');
 }
 
 fn policy(text: &mut String) {

@@ -262,7 +262,7 @@ impl<'a> Layered<'a> {
         whole: (&Mark, &str),
         findings: &mut Findings,
     ) -> Option<Arc<Policy>> {
-        self.warn(whole.1, findings);
+        self.warn(findings);
         match Policy::new(self.settings()) {
             Ok(policy) => Some(policy),
             Err(problems) => {
@@ -305,8 +305,8 @@ impl<'a> Layered<'a> {
             .map(|(_, assigned)| assigned)
     }
 
-    fn warn(&self, whole: &str, findings: &mut Findings) {
-        self.warn_of_hidden_preset(whole, findings);
+    fn warn(&self, findings: &mut Findings) {
+        self.warn_of_hidden_preset(findings);
         let settings = self.settings();
         if let (Some((_, set)), Some(limit), Some(deadline)) = (
             self.values.get("retry.attempt_timeout"),
@@ -315,7 +315,7 @@ impl<'a> Layered<'a> {
         ) && limit > deadline / 2
         {
             let wrong = Wrong::new(format!(
-                "{} is more than half of retry.deadline ({}) of {whole}: one hanging endpoint leaves no time for another",
+                "{} is more than half of retry.deadline ({}): one hanging endpoint leaves no time for another",
                 set.value,
                 Setting::Time(deadline),
             ));
@@ -328,8 +328,8 @@ impl<'a> Layered<'a> {
     }
 
     /// A key in a layer beats every preset, also one that a stronger layer names: that surprises.
-    fn warn_of_hidden_preset(&self, whole: &str, findings: &mut Findings) {
-        let Some((named_at, preset, _)) = self.preset else {
+    fn warn_of_hidden_preset(&self, findings: &mut Findings) {
+        let Some((named_at, preset, mark)) = self.preset else {
             return;
         };
         let own = preset.settings();
@@ -339,7 +339,7 @@ impl<'a> Layered<'a> {
                 continue;
             }
             let wrong = Wrong::new(format!(
-                "wins over the preset {preset} of {whole}, which says {says}"
+                "wins over the preset {preset} ({mark}), which says {says}"
             ));
             let hint = "a key in a policy table beats every preset; take one of the two away";
             findings.warning(&assigned.mark, assigned.path.as_str(), wrong.hint(hint));

@@ -156,12 +156,12 @@ pub(crate) fn choice(path: &str, words: &[&str], node: &Node) -> Result<String, 
     Err(Wrong::new(format!("{word:?} is not known")).hint(hint))
 }
 
-/// A list of texts; one text alone stands for a list of one, and numbers for their digits, since
-/// some back ends have numbers for codes.
+/// A list of texts; one text alone stands for a list of one, and whole numbers for their digits,
+/// since some back ends have numbers for codes.
 pub(crate) fn list(node: &Node) -> Result<Vec<String>, Wrong> {
     match typed(node).as_ref() {
         Value::List(items) => items.iter().map(item).collect(),
-        Value::Text(_) => Ok(vec![text(node)?]),
+        Value::Text(_) | Value::Integer(_) => Ok(vec![item(node)?]),
         other => expected("a list of texts", other),
     }
 }
@@ -328,6 +328,7 @@ mod tests {
             list(&loose("[\"a\", \"b\"]")),
             Ok(vec!["a".into(), "b".into()])
         );
-        assert_eq!(list(&loose("40001")).ok(), None);
+        assert_eq!(list(&loose("40001")), Ok(vec!["40001".into()]));
+        assert!(list(&loose("true")).is_err());
     }
 }

@@ -16,7 +16,7 @@ use crate::problem::{Problem, Wrong};
 pub(crate) use self::toml::value_alone;
 
 /// Files longer than this many bytes are refused: nobody writes them, and each byte is kept.
-const TEXT_MAX: usize = 4 << 20;
+pub(crate) const TEXT_MAX: usize = 4 << 20;
 
 /// Tables and lists inside each other; the deepest key of a configuration stands at 7.
 const DEPTH_MAX: usize = 64;

@@ -176,7 +176,12 @@ impl<'a> Parts<'a> {
                 _ => {}
             }
         }
-        if found.is_none() && !own.iter().any(|(name, ..)| name == "driver") {
+        let endpoints = self.draft.endpoints.iter();
+        let broken = own.broken
+            || endpoints
+                .map(|endpoint| self.connection_at(endpoint))
+                .any(|at| at.broken);
+        if found.is_none() && !broken {
             let wrong = Wrong::new("no driver").hint("driver = \"sqlite\" or \"postgres\"");
             findings.error(&self.draft.mark, self.draft.path.as_str(), wrong);
         }
@@ -234,9 +239,18 @@ fn foreign_keys(connection: &Connection<'_>, driver: Driver, findings: &mut Find
     }
 }
 
-fn missing(endpoint: &EndpointDraft, name: &str, hint: &str, findings: &mut Findings) {
-    let wrong = Wrong::new(format!("no {name}")).hint(hint);
-    findings.error(&endpoint.mark, endpoint.path.as_str(), wrong);
+/// Tells a key that is missing, unless it may be in a value that could not be read.
+fn missing(
+    endpoint: &EndpointDraft,
+    connection: &Connection<'_>,
+    name: &str,
+    hint: &str,
+    findings: &mut Findings,
+) {
+    if !connection.broken {
+        let wrong = Wrong::new(format!("no {name}")).hint(hint);
+        findings.error(&endpoint.mark, endpoint.path.as_str(), wrong);
+    }
 }
 
 fn file(
@@ -245,7 +259,13 @@ fn file(
     findings: &mut Findings,
 ) -> Option<PathBuf> {
     let Some(path) = connection.text("path") else {
-        missing(endpoint, "path", "path = \"./orders.db\"", findings);
+        missing(
+            endpoint,
+            connection,
+            "path",
+            "path = \"./orders.db\"",
+            findings,
+        );
         return None;
     };
     if path.starts_with(":memory:") {
@@ -266,7 +286,7 @@ fn server(
     let mut need = |name: &str, hint: &str| {
         let text = connection.text(name);
         if text.is_none() {
-            missing(endpoint, name, hint, findings);
+            missing(endpoint, connection, name, hint, findings);
         }
         text
     };

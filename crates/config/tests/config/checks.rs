@@ -1,0 +1,355 @@
+//! What is checked beyond single keys, as a table.
+
+use mainstay_config::{Promotion, Role, check};
+
+use super::given::{lines, loaded, toml};
+
+/// Each text and the problems it has, without file and column.
+fn table(rows: &[(&str, &[&str])]) {
+    for (text, expected) in rows {
+        let problems = check(toml(text));
+        let got: Vec<String> = problems
+            .iter()
+            .map(|p| {
+                let line = p
+                    .line
+                    .map_or_else(|| "-".to_owned(), |line| line.to_string());
+                format!("{line} {}: {}: {}", p.severity, p.path, p.message)
+            })
+            .collect();
+        assert_eq!(got.len(), expected.len(), "{text}\n{}", lines(&problems));
+        for (got, expected) in got.iter().zip(*expected) {
+            assert!(
+                got.starts_with(expected),
+                "{text}\nexpected {expected}\ngot {got}"
+            );
+        }
+    }
+}
+
+const PG: &str = "driver = \"postgres\"\nhost = \"h\"\ndatabase = \"d\"\nuser = \"u\"\n";
+
+#[test]
+fn a_source_needs_endpoints_a_driver_and_an_address() {
+    table(&[
+        ("", &["- warning: sources: there is no source"]),
+        ("[sources]", &["- warning: sources: there is no source"]),
+        (
+            "sources = 3",
+            &["1 error: sources: expected a table, got a whole number"],
+        ),
+        (
+            "[sources.o]\ndriver = \"sqlite\"\npath = \"a\"",
+            &["1 error: sources.o: no endpoints"],
+        ),
+        (
+            "[sources.o.endpoints.a]\npath = \"a\"",
+            &["1 error: sources.o: no driver"],
+        ),
+        (
+            "[sources.o]\ndriver = \"sqlite\"\n[sources.o.endpoints.a]",
+            &["3 error: sources.o.endpoints.a: no path"],
+        ),
+        (
+            "[sources.o]\ndriver = \"postgres\"\n[sources.o.endpoints.a]",
+            &[
+                "3 error: sources.o.endpoints.a: no database",
+                "3 error: sources.o.endpoints.a: no host",
+                "3 error: sources.o.endpoints.a: no user",
+            ],
+        ),
+        (
+            "[sources.o]\ndriver = \"mysql\"\n[sources.o.endpoints.a]",
+            &["2 error: sources.o.driver: mysql is not available in this version"],
+        ),
+        (
+            "[sources.o]\ndriver = \"postgre\"\n[sources.o.endpoints.a]",
+            &["2 error: sources.o.driver: unknown driver \"postgre\""],
+        ),
+        (
+            "[sources.o.endpoints.a]\nurl = \"sqlite:a\"\n[sources.o.endpoints.b]\nurl = \"postgres://u@h/d\"",
+            &["4 error: sources.o.endpoints.b.driver: postgres beside sqlite"],
+        ),
+        (
+            "[sources.o]\ndriver = \"sqlite\"\npath = \":memory:\"\n[sources.o.endpoints.a]",
+            &["3 error: sources.o.path: a database in memory"],
+        ),
+        (
+            "[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.o.endpoints.a]\nhost = \"h\"",
+            &["5 error: sources.o.endpoints.a.host: host says nothing to the driver sqlite"],
+        ),
+        (
+            "[sources.\"a.b\"]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.\"a.b\".endpoints.a]",
+            &["1 error: sources.a.b: not an id"],
+        ),
+        (
+            "[sources.o]\ndriver = \"sqlite\"\npath = \"a\\u0000b\"\n[sources.o.endpoints.a]",
+            &["3 error: sources.o.path: contains the control character"],
+        ),
+        // From the layers that all share, keys that do not fit are simply not used.
+        (
+            "[connection]\nhost = \"h\"\n[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.o.endpoints.a]",
+            &[],
+        ),
+    ]);
+}
+
+#[test]
+fn tls_settings_belong_together() {
+    let with = |tls: &str| format!("[sources.o]\n{PG}{tls}\n[sources.o.endpoints.a]");
+    let rows: Vec<(String, Vec<&str>)> = vec![
+        (
+            with("tls = \"verify-full\""),
+            vec!["6 error: sources.o.tls: verify-full needs the authorities"],
+        ),
+        (with("tls = \"verify-full\"\ntls_ca = \"ca.pem\""), vec![]),
+        (
+            with("tls_cert = \"c\""),
+            vec!["6 error: sources.o.tls_cert: tls_cert without tls_key"],
+        ),
+        (
+            with("tls_key = \"c\""),
+            vec!["6 error: sources.o.tls_key: tls_key without tls_cert"],
+        ),
+        (with("tls_key = \"c\"\ntls_cert = \"c\""), vec![]),
+        (
+            with("tls = \"verify_full\""),
+            vec!["6 error: sources.o.tls: \"verify_full\" is not known"],
+        ),
+    ];
+    for (text, expected) in &rows {
+        table(&[(text, expected)]);
+    }
+}
+
+#[test]
+fn roles_are_known_or_told_as_missing() {
+    let sqlite = |rest: &str| format!("[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n{rest}");
+    let roles = |text: &str| {
+        let loaded = loaded(toml(text));
+        let source = &loaded.configuration.sources["o"];
+        let roles: Vec<_> = source
+            .endpoints
+            .values()
+            .map(|endpoint| endpoint.role)
+            .collect();
+        (source.promotion, roles)
+    };
+    const A: &str = "[sources.o.endpoints.a]\n";
+    const B: &str = "[sources.o.endpoints.b]\n";
+    let primary = "role = \"primary\"\n";
+    let (p, r) = (Some(Role::Primary), Some(Role::Replica));
+    assert_eq!(roles(&sqlite(A)), (Promotion::Route, vec![p]));
+    assert_eq!(
+        roles(&sqlite(&format!("{A}{B}"))),
+        (Promotion::Route, vec![p, r])
+    );
+    // The first of the file, not of the alphabet.
+    assert_eq!(
+        roles(&sqlite(&format!("{B}{A}"))),
+        (Promotion::Route, vec![r, p])
+    );
+    assert_eq!(
+        roles(&sqlite(&format!("{A}{B}{primary}"))),
+        (Promotion::Route, vec![r, p])
+    );
+    assert_eq!(
+        roles(&format!("[sources.o]\n{PG}{A}{B}")),
+        (Promotion::Follow, vec![None, None])
+    );
+    assert_eq!(
+        roles(&format!("[sources.o]\n{PG}{A}{B}{primary}")),
+        (Promotion::Follow, vec![None, p])
+    );
+
+    let replica = "role = \"replica\"\n";
+    let external = "replication = \"external\"\n";
+    let rows: Vec<(String, Vec<&str>)> = vec![
+        (
+            sqlite(&format!("{A}{primary}{B}{primary}")),
+            vec!["7 error: sources.o.endpoints.b.role: a second primary beside a"],
+        ),
+        (
+            format!("[sources.o]\n{PG}{A}{primary}{B}{primary}"),
+            vec!["9 error: sources.o.endpoints.b.role: a second primary beside a"],
+        ),
+        (
+            sqlite(&format!("{A}{replica}{B}{replica}")),
+            vec!["1 error: sources.o: no endpoint is the primary"],
+        ),
+        (
+            sqlite(&format!("{external}{A}{B}path = \"b\"\n")),
+            vec![
+                "5 error: sources.o.endpoints.a: no role, and nothing else tells it",
+                "6 error: sources.o.endpoints.b: no role, and nothing else tells it",
+            ],
+        ),
+        (
+            sqlite(&format!("{external}{A}{primary}{B}{replica}path = \"b\"\n")),
+            vec![],
+        ),
+        (
+            sqlite(&format!("{A}{B}path = \"b\"\n")),
+            vec!["6 error: sources.o.endpoints.b.path: another file than endpoint a"],
+        ),
+        (sqlite(&format!("{A}{B}path = \"./a\"\n")), vec![]),
+        (
+            sqlite(&format!("{A}role = \"leader\"\n")),
+            vec!["5 error: sources.o.endpoints.a.role: \"leader\" is not known"],
+        ),
+        (
+            sqlite(&format!("promotion = \"follow\"\n{A}")),
+            vec!["4 error: sources.o.promotion: SQLite has no server"],
+        ),
+        (sqlite(&format!("promotion = \"route\"\n{A}")), vec![]),
+        (
+            format!("[sources.o]\n{PG}promotion = \"route\"\n{A}"),
+            vec!["6 error: sources.o.promotion: route is for SQLite"],
+        ),
+        (
+            format!("[sources.o]\n{PG}promotion = \"command\"\n{A}"),
+            vec!["6 error: sources.o.promotion: command is not available in this version"],
+        ),
+    ];
+    for (text, expected) in &rows {
+        table(&[(text, expected)]);
+    }
+}
+
+#[test]
+fn policies_are_checked_as_a_whole_and_told_at_the_line_that_set_them() {
+    let with = |rest: &str| format!("[sources.o]\n{PG}[sources.o.endpoints.a]\n{rest}");
+    let rows: Vec<(String, Vec<&str>)> = vec![
+        (
+            with("[sources.o.policy.retry]\nattempt_timeout = \"40s\""),
+            vec![
+                "8 warning: sources.o.policy.retry.attempt_timeout: 40s is more than half of retry.deadline (1min):",
+            ],
+        ),
+        (
+            with("[sources.o.policy.retry]\nattempt_timeout = \"30s\""),
+            vec![],
+        ),
+        (
+            with("[sources.o.policy.retry]\nseries = \"fibonacci\""),
+            vec!["8 warning: sources.o.policy.retry.series: \"fibonacci\" is the old name"],
+        ),
+        (
+            with("[sources.o.policy.retry]\nattempts_max = -1"),
+            vec![
+                "8 error: sources.o.policy.retry.attempts_max: expected a whole number from 0, got -1",
+            ],
+        ),
+        (
+            with("[sources.o.policy.retry]\nattempts_max = 0"),
+            vec!["8 error: sources.o.policy.retry.attempts_max: 0 attempts would call nothing"],
+        ),
+        // Two keys that do not fit each other: at the one that was written.
+        (
+            with("[sources.o.policy.retry]\ndelay = \"40s\""),
+            vec![
+                "8 error: sources.o.policy.retry.delay: retry.delay_max: is below retry.delay (40s)",
+            ],
+        ),
+        (
+            with("[policy.pool]\nmin_idle = 20"),
+            vec!["8 error: policy.pool.min_idle: is above pool.idle_max (10)"],
+        ),
+        (
+            with("[policy.pool]\nmin_idle = 20\n[sources.o.policy.pool]\nidle_max = 30"),
+            vec![],
+        ),
+        (
+            with("[policy.retry]\nbudget_ratio = -1"),
+            vec!["8 error: policy.retry.budget_ratio: retry.budget: a ratio of -1"],
+        ),
+        (
+            with("[policy.cache]\nttl = \"5min\""),
+            vec!["7 error: policy.cache: cache is not available in this version"],
+        ),
+        (
+            with("[policy.circuit]\nmode = \"three_state\""),
+            vec!["8 error: policy.circuit.mode: three_state is not available in this version"],
+        ),
+        (
+            with("[policy]\nfailures = 5"),
+            vec!["8 error: policy.failures: unknown key"],
+        ),
+        (
+            with("[sources.o.circuit]\nfailures = 5"),
+            vec!["7 error: sources.o.circuit: a policy group stands in a policy table"],
+        ),
+        (
+            with("[policy]\nretry = 5"),
+            vec!["8 error: policy.retry: expected a table, got a whole number"],
+        ),
+        (
+            with("[policy.retry]\njitter = \"up_to(200%)\""),
+            vec!["8 error: policy.retry.jitter: a share of 2"],
+        ),
+        (
+            with("[policy.limits]\nrate = \"off\"\nconcurrency = 5"),
+            vec![],
+        ),
+        (
+            with("[policy.limits]\nrate = nan"),
+            vec!["8 error: policy.limits.rate: expected a number, got NaN"],
+        ),
+        // Hidden by a stronger layer, and wrong all the same.
+        (
+            with("[policy.retry]\ndelay = 5\n[sources.o.policy.retry]\ndelay = \"5s\""),
+            vec!["8 error: policy.retry.delay: 5 has no unit"],
+        ),
+        (
+            with(
+                "[sources.o.policy]\npreset = \"balanced\"\n[sources.o.endpoints.a.policy]\npreset = \"x\"",
+            ),
+            vec!["10 error: sources.o.endpoints.a.policy.preset: \"x\" is not known"],
+        ),
+        // A policy that nobody uses is checked as well.
+        (
+            "[policy.pool]\nmin_idle = 20".to_owned(),
+            vec![
+                "2 error: policy.pool.min_idle: is above pool.idle_max (10)",
+                "- warning: sources",
+            ],
+        ),
+    ];
+    for (text, expected) in &rows {
+        let mut expected = expected.clone();
+        // What has no file comes first.
+        expected.sort_by_key(|line| !line.starts_with('-'));
+        table(&[(text, &expected)]);
+    }
+}
+
+#[test]
+fn words_of_later_versions_are_known() {
+    for table in [
+        "shard_sets.t",
+        "contexts.docs",
+        "services.compute",
+        "search",
+        "message",
+        "server.keys.ci",
+        "server.tls",
+    ] {
+        let problems = check(toml(&format!("[{table}]\nx = 1")));
+        let all = lines(&problems);
+        assert!(
+            all.contains("is not available in this version"),
+            "{table}: {all}"
+        );
+        assert!(!all.contains("unknown key"), "{table}: {all}");
+    }
+}
+
+#[test]
+fn labels_of_a_policy_come_from_the_strongest_layer() {
+    let text = format!(
+        "[policy]\nname = \"house\"\nversion = 3\n[sources.o]\n{PG}[sources.o.policy]\nname = \"orders\"\n[sources.o.endpoints.a]\n"
+    );
+    let loaded = loaded(toml(&text));
+    let policy = &loaded.configuration.sources["o"].policy;
+    assert_eq!((policy.name.as_ref(), policy.version), ("orders", 3));
+}
