@@ -8,6 +8,7 @@ pub mod connection;
 pub mod database;
 pub mod dialect;
 pub mod error;
+pub mod plain;
 pub mod schema;
 pub mod statement;
 pub mod stream;
@@ -21,6 +22,7 @@ pub use database::{
 };
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};
+pub use plain::Plain;
 pub use schema::Schema;
 pub use statement::{Class, Classifier, Kind, split_script};
 pub use stream::{Batch, BatchMax, RowStream};

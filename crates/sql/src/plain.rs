@@ -1,0 +1,276 @@
+//! One endpoint as a [`Database`]: a driver's connections, pooled.
+//!
+//! The rules that keep a back end's state known are here, once for all drivers: a statement that is cut is
+//! cancelled at the server, a connection in doubt never reaches the next borrower, and what may have
+//! taken effect is said so.
+
+mod batch;
+mod limit;
+mod sessions;
+mod statement;
+mod stream;
+mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use mainstay_engine::pool::{Pool, PoolStats};
+use mainstay_engine::{Attempt, Category, Chance, Failure, Policy, Sent, tasks::Tasks};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::catalog::{Describe, Description};
+use crate::connection::{Connection, Driver};
+use crate::database::{
+    Access, Answer, BoxFuture, Database, Options, Position, Probe, Request, Scope, State, Work,
+};
+use crate::dialect::Dialect;
+use crate::error::{Code, SqlError};
+use crate::schema::Schema;
+use crate::stream::RowStream;
+use crate::transaction::{Begin, Transaction};
+
+use limit::{HandOver, Judge, until};
+use sessions::{Held, Limits, Sessions, mode};
+
+/// One endpoint: a driver and a pool of its connections. Cheap to clone; copies share the pool.
+///
+/// Everything that [`Database`] promises about dropped futures holds: what was under way is cancelled at
+/// the server by a tracked task, and only then its place in the pool is free again.
+#[derive(Clone)]
+pub struct Plain {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: Pool<Sessions>,
+    limits: Arc<ArcSwap<Limits>>,
+    schema: Schema,
+    dialect: Dialect,
+    /// The connection of health checks; taken out while one is under way.
+    prober: Mutex<Option<Box<dyn Connection>>>,
+}
+
+impl Plain {
+    /// An endpoint with no connections yet; the first call opens one. Clean-ups run in `tasks`.
+    pub fn new(driver: Arc<dyn Driver>, policy: &Policy, tasks: Tasks, chance: Chance) -> Plain {
+        let dialect = driver.dialect();
+        let limits = Arc::new(ArcSwap::from_pointee(Limits::of(policy)));
+        let sessions = Sessions::new(driver, Arc::clone(&limits));
+        let pool = Pool::new(sessions, policy.pool.clone(), tasks, chance);
+        let shared = Shared {
+            pool,
+            limits,
+            schema: Schema::new(dialect),
+            dialect,
+            prober: Mutex::new(None),
+        };
+        Plain {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// What its pool counts.
+    pub fn pool_stats(&self) -> PoolStats {
+        self.shared.pool.stats()
+    }
+
+    /// Where it connects to, for readers, without secrets.
+    pub fn address(&self) -> String {
+        self.shared.pool.connector().driver().address()
+    }
+
+    /// When work with these options is cut: at the attempt's end inside of a proxy, else by the
+    /// deadline and the attempt timeout of the policy.
+    fn ends_at(
+        &self,
+        options: &Options,
+        attempt: Option<&Attempt>,
+        now: Instant,
+    ) -> Result<Option<Instant>, SqlError> {
+        if options.deadline == Some(Duration::ZERO) {
+            return Err(SqlError::caller(
+                Code::BadRequest,
+                "the deadline has passed before the call began",
+                "give a deadline above 0",
+            ));
+        }
+        if let Some(attempt) = attempt {
+            return Ok(attempt.ends_at);
+        }
+        let limits = self.shared.limits.load();
+        let limit = limits.of_call(options.deadline);
+        // A limit beyond what the clock can hold is none.
+        Ok(limit.and_then(|limit| now.checked_add(limit)))
+    }
+
+    /// A connection, waited for and opened within the limit. Nothing was sent if there is none.
+    async fn lease(
+        &self,
+        access: Access,
+        ends_at: Option<Instant>,
+        attempt: Option<&Attempt>,
+    ) -> Result<Held, SqlError> {
+        let hold = attempt.and_then(Attempt::hold);
+        let checkout = self.shared.pool.checkout(mode(access), hold);
+        let lent = match ends_at {
+            None => checkout.await,
+            Some(end) => match tokio::time::timeout_at(end, checkout).await {
+                Ok(lent) => lent,
+                Err(_) => return Err(self.no_connection_in_time()),
+            },
+        };
+        lent.map_err(sessions::refused)
+    }
+
+    /// The limit passed before there was a connection: because all were in use, which is our own doing, or
+    /// because the endpoint did not let us in.
+    fn no_connection_in_time(&self) -> SqlError {
+        let stats = self.shared.pool.stats();
+        let limits = self.shared.limits.load();
+        if stats.active >= limits.active_max {
+            let message = format!(
+                "no connection became free within the attempt's time: {} are in use and {} callers wait",
+                stats.active, stats.waiting
+            );
+            let failure = Failure::new(Category::Saturation, message)
+                .severity(mainstay_engine::Severity::Low)
+                .blame(mainstay_engine::Blame::Us)
+                .sent(Sent::No);
+            return SqlError::new(Code::PoolTimeout, failure)
+                .hint("raise pool.active_max, or call less at once");
+        }
+        let failure = Failure::new(
+            Category::Timeout,
+            "connecting took longer than the attempt may",
+        )
+        .sent(Sent::No);
+        SqlError::new(Code::DeadlineExceeded, failure)
+            .hint("see whether the endpoint is reachable, or raise retry.attempt_timeout")
+    }
+
+    /// One catalog question on a connection of its own choice.
+    async fn ask(&self, what: &Describe, scope: Scope) -> Result<Description, SqlError> {
+        let now = Instant::now();
+        let ends_at = self.ends_at(&Options::default(), scope.attempt.as_ref(), now)?;
+        let mut lease = self
+            .lease(Access::ReadOnly, ends_at, scope.attempt.as_ref())
+            .await?;
+        let handed = HandOver::new(scope.attempt);
+        // The port does not say when it hands over: at once, to be on the safe side.
+        handed.tell();
+        lease.set_active(true);
+        let ended = until(ends_at, None, || false, lease.describe(what)).await;
+        statement::settle(&mut lease, ended, &Judge::read(), &handed)
+    }
+
+    async fn ask_position(&self) -> Result<Option<Position>, SqlError> {
+        let now = Instant::now();
+        let ends_at = self.ends_at(&Options::default(), None, now)?;
+        let mut lease = self.lease(Access::ReadOnly, ends_at, None).await?;
+        let handed = HandOver::new(None);
+        handed.tell();
+        lease.set_active(true);
+        let ended = until(ends_at, None, || false, lease.position()).await;
+        statement::settle(&mut lease, ended, &Judge::read(), &handed)
+    }
+
+    /// A health check. Its connection is closed if this future is dropped or fails.
+    async fn check(&self) -> Result<Probe, SqlError> {
+        let kept = self.shared.prober.lock().take();
+        let mut connection = match kept {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => {
+                let sessions = self.shared.pool.connector();
+                sessions.open(Access::ReadOnly).await?
+            }
+        };
+        let probe = connection.probe().await?;
+        *self.shared.prober.lock() = Some(connection);
+        Ok(probe)
+    }
+}
+
+impl Database for Plain {
+    fn dialect(&self) -> Dialect {
+        self.shared.dialect
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.shared.schema
+    }
+
+    fn run<'a>(
+        &'a self,
+        request: &'a Request,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Answer, SqlError>> {
+        match &request.work {
+            Work::Statement { text, params } => {
+                Box::pin(self.run_statement(request, text, params, scope))
+            }
+            Work::Many { .. } | Work::Script { .. } => Box::pin(self.run_batch(request, scope)),
+        }
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<RowStream, SqlError>> {
+        Box::pin(self.open_stream(request, scope))
+    }
+
+    fn begin<'a>(
+        &'a self,
+        begin: &'a Begin,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Box<dyn Transaction>, SqlError>> {
+        Box::pin(self.begin_transaction(begin, scope))
+    }
+
+    fn describe<'a>(
+        &'a self,
+        what: &'a Describe,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Description, SqlError>> {
+        Box::pin(self.ask(what, scope))
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<Probe, SqlError>> {
+        Box::pin(self.check())
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {
+        Box::pin(self.ask_position())
+    }
+
+    fn apply(&self, policy: &Policy) {
+        self.shared.limits.store(Arc::new(Limits::of(policy)));
+        self.shared.pool.apply(policy.pool.clone());
+    }
+
+    fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.pool.drain(limit).await;
+            self.shared.pool.close();
+            *self.shared.prober.lock() = None;
+            self.shared.pool.connector().note_closed();
+        })
+    }
+
+    fn state(&self) -> State {
+        self.shared.pool.connector().state()
+    }
+}
+
+impl std::fmt::Debug for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plain")
+            .field("address", &self.address())
+            .field("state", &self.state())
+            .field("pool", &self.pool_stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,230 @@
+//! Several statements in one transaction on a pooled connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mainstay_engine::Sent;
+use tokio::time::Instant;
+
+use super::Plain;
+use super::limit::{Ended, HandOver, timeout, unknown, until};
+use super::statement::refuse_control;
+use super::transaction::commit_again;
+use crate::connection::Connection;
+use crate::database::{Answer, AnswerMax, Request, Scope, StatementResult, Work};
+use crate::dialect::Dialect;
+use crate::error::SqlError;
+use crate::transaction::Begin;
+use crate::value::Value;
+
+/// The statements of a batch with their parameters.
+pub(super) struct Steps<'a> {
+    work: &'a Work,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn of(work: &'a Work) -> Self {
+        Steps { work }
+    }
+
+    pub(super) fn texts(&self) -> &'a [Arc<str>] {
+        match self.work {
+            Work::Statement { text, .. } | Work::Many { text, .. } => std::slice::from_ref(text),
+            Work::Script { statements } => statements,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self.work {
+            Work::Statement { .. } => 1,
+            Work::Many { params, .. } => params.len(),
+            Work::Script { statements } => statements.len(),
+        }
+    }
+
+    pub(super) fn at(&self, index: usize) -> (&'a str, &'a [Value]) {
+        match self.work {
+            Work::Statement { text, params } => (text, params),
+            Work::Many { text, params } => (text, &params[index]),
+            Work::Script { statements } => (&statements[index], &[]),
+        }
+    }
+
+    /// Adds the answer of one step to that of the whole.
+    pub(super) fn gather(&self, whole: &mut Answer, step: Answer) {
+        match self.work {
+            Work::Statement { .. } => *whole = step,
+            Work::Many { .. } => {
+                whole.affected = match (whole.affected, step.affected) {
+                    (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                    (one, other) => one.or(other),
+                };
+                whole.keys.extend(step.keys);
+                whole.columns = step.columns;
+                whole.rows.extend(step.rows);
+            }
+            Work::Script { .. } => whole.results.push(StatementResult {
+                affected: step.affected,
+                rows: step.rows.len() as u64,
+            }),
+        }
+    }
+}
+
+/// Runs the steps one after the other, unless told to stop. The place of an error names the step.
+pub(super) async fn run_steps(
+    connection: &mut dyn Connection,
+    steps: &Steps<'_>,
+    max: AnswerMax,
+    handed: &HandOver,
+    stop: &AtomicBool,
+) -> Result<Answer, SqlError> {
+    let mut whole = Answer::default();
+    let tell = || handed.tell();
+    for index in 0..steps.len() {
+        let (text, params) = steps.at(index);
+        let step = connection.run(text, params, max, &tell).await;
+        let step = step.map_err(|error| match steps.work {
+            Work::Statement { .. } => error,
+            _ => error.place("statement", (index + 1).to_string()),
+        })?;
+        steps.gather(&mut whole, step);
+        max.check(&whole)?;
+        if stop.load(Ordering::Acquire) {
+            return Err(timeout(Sent::YesUnprocessed));
+        }
+    }
+    Ok(whole)
+}
+
+/// How the work of a batch came to its end.
+struct Done {
+    result: Result<Answer, SqlError>,
+    /// No transaction is open any more.
+    is_over: bool,
+}
+
+struct BatchRun<'a> {
+    steps: &'a Steps<'a>,
+    max: AnswerMax,
+    handed: &'a HandOver,
+    committing: &'a HandOver,
+    stop: &'a AtomicBool,
+    ends_at: Option<Instant>,
+}
+
+impl BatchRun<'_> {
+    async fn on(&self, connection: &mut dyn Connection) -> Done {
+        if let Err(error) = connection.begin(&Begin::default()).await {
+            return Done {
+                result: Err(error),
+                is_over: false,
+            };
+        }
+        let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop).await;
+        let answer = match ran {
+            Ok(answer) => answer,
+            Err(error) => {
+                let is_over = connection.rollback().await.is_ok();
+                return Done {
+                    result: Err(error),
+                    is_over,
+                };
+            }
+        };
+        let committed = commit_again(connection, self.committing, self.ends_at).await;
+        Done {
+            is_over: committed.is_ok(),
+            result: committed.map(|()| answer),
+        }
+    }
+}
+
+impl Plain {
+    pub(super) async fn run_batch(
+        &self,
+        request: &Request,
+        scope: Scope,
+    ) -> Result<Answer, SqlError> {
+        let started = Instant::now();
+        let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
+        let steps = Steps::of(&request.work);
+        let mut leaves_nothing = true;
+        for text in steps.texts() {
+            let class = self.shared.schema.classify(text);
+            refuse_control(&class)?;
+            leaves_nothing &= class.is_single_dml || class.safety.is_read();
+        }
+        let attempt = scope.attempt.as_ref();
+        let mut lease = self.lease(request.access, ends_at, attempt).await?;
+        if !leaves_nothing {
+            lease.mark_dirty();
+        }
+        let handed = HandOver::new(scope.attempt.clone());
+        let committing = HandOver::new(None);
+        let stop = AtomicBool::new(false);
+        let run = BatchRun {
+            steps: &steps,
+            max: request.answer_max,
+            handed: &handed,
+            committing: &committing,
+            stop: &stop,
+            ends_at,
+        };
+        let cancel = ends_at.map(|_| lease.canceller());
+        lease.set_active(true);
+        // A COMMIT is never cancelled: a cancel could not be told from its success.
+        let may_cancel = || {
+            stop.store(true, Ordering::Release);
+            handed.has_happened() && !committing.has_happened()
+        };
+        let work = async { Ok(run.on(lease.as_mut()).await) };
+        let ended = until(ends_at, cancel, may_cancel, work).await;
+        let (done, is_quiet) = match ended {
+            Ended::InTime(done) => (done.ok(), true),
+            Ended::Late { result, is_quiet } => (result.and_then(Result::ok), is_quiet),
+        };
+        let is_over = done.as_ref().is_some_and(|done| done.is_over);
+        lease.set_active(!is_over);
+        if !is_quiet || (is_over && lease.is_closed()) {
+            lease.mark_broken();
+        }
+        let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
+        let proof = Proof {
+            can_roll_back: self.shared.dialect != Dialect::MySql,
+            was_handed_over: handed.has_happened(),
+            was_committing: committing.has_happened(),
+        };
+        let mut answer = result.map_err(|error| proof.judge(error))?;
+        answer.meta.attempts = 1;
+        answer.meta.cache = "off";
+        answer.meta.elapsed = started.elapsed();
+        answer.meta.correlation_id = request.options.correlation_id;
+        Ok(answer)
+    }
+}
+
+/// What is known about a transaction that failed.
+struct Proof {
+    /// DDL does not commit by itself.
+    can_roll_back: bool,
+    was_handed_over: bool,
+    was_committing: bool,
+}
+
+impl Proof {
+    /// Without a COMMIT everything was or will be rolled back by the server, whatever the error says.
+    fn judge(&self, mut error: SqlError) -> SqlError {
+        let sent = match (self.was_committing, self.was_handed_over) {
+            (true, _) => error.sent(),
+            (false, false) => Sent::No,
+            (false, true) if self.can_roll_back => Sent::YesUnprocessed,
+            (false, true) => error.sent(),
+        };
+        error.detail_mut().failure.sent = sent;
+        if sent == Sent::Maybe {
+            return unknown(error);
+        }
+        error
+    }
+}

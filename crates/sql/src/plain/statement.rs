@@ -1,0 +1,163 @@
+//! One statement on a pooled connection.
+
+use std::sync::Arc;
+
+use mainstay_engine::Safety;
+use tokio::time::Instant;
+
+use super::Plain;
+use super::limit::{Ended, HandOver, Judge, until};
+use super::sessions::Held;
+use crate::database::{Access, Answer, Request, Scope};
+use crate::error::{Code, SqlError, Verdict};
+use crate::statement::Class;
+use crate::value::Value;
+
+/// Refuses what would change a pooled session behind the pool's back.
+pub(super) fn refuse_control(class: &Class) -> Result<(), SqlError> {
+    if class.is_transaction_control {
+        return Err(SqlError::caller(
+            Code::BadStatement,
+            "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not run as statements",
+            "use begin(), commit(), rollback() and savepoint() of a transaction",
+        ));
+    }
+    if class.sets_session {
+        return Err(SqlError::caller(
+            Code::BadStatement,
+            "SET outside a transaction would change a connection that others use too",
+            "put it into a transaction (SET LOCAL), or set it in the endpoint's connection options",
+        ));
+    }
+    Ok(())
+}
+
+/// Ends the part of a lease that ran something: knows whether the connection is in a known state, and
+/// gives the result.
+pub(super) fn settle<T>(
+    lease: &mut Held,
+    ended: Ended<T>,
+    judge: &Judge,
+    handed: &HandOver,
+) -> Result<T, SqlError> {
+    let (result, is_known) = match ended {
+        Ended::InTime(result) => (result.map_err(|error| judge.error(error)), true),
+        Ended::Late { result, is_quiet } => {
+            let is_known = result.is_some();
+            if !is_quiet {
+                lease.mark_broken();
+            }
+            (Err(judge.late(result, handed.has_happened())), is_known)
+        }
+    };
+    // Still active: the pool cancels and cleans up behind it.
+    lease.set_active(!is_known);
+    if is_known && lease.is_closed() {
+        lease.mark_broken();
+    }
+    result
+}
+
+impl Plain {
+    pub(super) async fn run_statement(
+        &self,
+        request: &Request,
+        text: &Arc<str>,
+        params: &[Value],
+        scope: Scope,
+    ) -> Result<Answer, SqlError> {
+        let started = Instant::now();
+        let is_alone = scope.attempt.is_none();
+        let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
+        let class = self.shared.schema.classify(text);
+        refuse_control(&class)?;
+        let one = One {
+            request,
+            text,
+            params,
+            class: &class,
+            ends_at,
+        };
+        let mut result = self
+            .attempt(&one, request.access, request.safety, &scope)
+            .await;
+        if is_alone && is_hidden_write(request, &result) {
+            self.shared.schema.remember_write(text);
+            result = self
+                .attempt(&one, Access::ReadWrite, Safety::Write, &scope)
+                .await;
+        }
+        let mut answer = result?;
+        answer.meta.attempts = 1;
+        answer.meta.cache = "off";
+        answer.meta.elapsed = started.elapsed();
+        answer.meta.correlation_id = request.options.correlation_id;
+        Ok(answer)
+    }
+
+    async fn attempt(
+        &self,
+        one: &One<'_>,
+        access: Access,
+        safety: Safety,
+        scope: &Scope,
+    ) -> Result<Answer, SqlError> {
+        let attempt = scope.attempt.as_ref();
+        let mut lease = self.lease(access, one.ends_at, attempt).await?;
+        if !one.class.safety.is_read() && !one.class.is_single_dml {
+            lease.mark_dirty();
+        }
+        let handed = HandOver::new(scope.attempt.clone());
+        let judge = Judge {
+            safety,
+            proves_on_error: one.class.proves_on_error,
+        };
+        let result = one.on(&mut lease, &judge, &handed).await;
+        match result {
+            Err(error) if is_stale(&error) && !lease.is_closed() => {
+                one.on(&mut lease, &judge, &handed).await
+            }
+            result => result,
+        }
+    }
+}
+
+/// One statement, ready to run.
+struct One<'a> {
+    request: &'a Request,
+    text: &'a str,
+    params: &'a [Value],
+    class: &'a Class,
+    ends_at: Option<Instant>,
+}
+
+impl One<'_> {
+    async fn on(
+        &self,
+        lease: &mut Held,
+        judge: &Judge,
+        handed: &HandOver,
+    ) -> Result<Answer, SqlError> {
+        let waits = !judge.safety.is_read() && self.ends_at.is_some();
+        let cancel = waits.then(|| lease.canceller());
+        lease.set_active(true);
+        let tell = || handed.tell();
+        let work = lease.run(self.text, self.params, self.request.answer_max, &tell);
+        let ended = until(self.ends_at, cancel, || handed.has_happened(), work).await;
+        settle(lease, ended, judge, handed)
+    }
+}
+
+/// The prepared statement was stale, which proves that it did not run.
+fn is_stale(error: &SqlError) -> bool {
+    error.detail().verdict == Verdict::PrepareAgain && error.sent().is_proven_harmless()
+}
+
+/// A statement that was taken for a read and was refused by a read-only session. What the caller declared
+/// a read stays one.
+fn is_hidden_write(request: &Request, result: &Result<Answer, SqlError>) -> bool {
+    let is_guess = request.access == Access::ReadOnly && request.options.safety.is_none();
+    is_guess
+        && matches!(result, Err(error)
+            if error.detail().verdict == Verdict::ReadOnly && error.sent().is_proven_harmless())
+}

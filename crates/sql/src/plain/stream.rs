@@ -1,0 +1,137 @@
+//! Rows in batches from a pooled connection, which the stream owns until its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::{Category, Failure, Sent};
+use tokio::time::Instant;
+
+use super::Plain;
+use super::limit::{HandOver, Judge, until};
+use super::sessions::Held;
+use super::statement::{refuse_control, settle};
+use crate::database::{BoxFuture, Meta, Request, Scope, Work};
+use crate::error::{Code, SqlError, Verdict};
+use crate::stream::{Batch, BatchMax, Batches, RowStream};
+use crate::value::{Column, Value};
+
+/// How long a stream waits for its next batch.
+const STREAM_IDLE: Duration = Duration::from_secs(30);
+
+struct PlainBatches {
+    /// `None`: the stream has ended.
+    lease: Option<Held>,
+    /// The first batch, fetched while the stream was opened.
+    first: Option<Batch>,
+}
+
+impl Batches for PlainBatches {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
+        Box::pin(async move {
+            if let Some(first) = self.first.take() {
+                return Ok(Some(first));
+            }
+            // Not put back unless the next batch came: a dropped future ends the stream.
+            let Some(mut lease) = self.lease.take() else {
+                return Ok(None);
+            };
+            let fetched = tokio::time::timeout(STREAM_IDLE, lease.next_batch(BatchMax::default()));
+            match fetched.await {
+                Ok(Ok(Some(batch))) => {
+                    self.lease = Some(lease);
+                    Ok(Some(batch))
+                }
+                Ok(result) => {
+                    end(&mut lease);
+                    result
+                }
+                Err(_) => Err(stalled()),
+            }
+        })
+    }
+}
+
+/// The statement has come to its end, well or not.
+fn end(lease: &mut Held) {
+    lease.set_active(false);
+    if lease.is_closed() {
+        lease.mark_broken();
+    }
+}
+
+fn stalled() -> SqlError {
+    let message = format!("the stream gave no rows for {STREAM_IDLE:?}");
+    let failure = Failure::new(Category::Timeout, message).sent(Sent::Maybe);
+    SqlError::new(Code::DeadlineExceeded, failure)
+        .hint("the rows so far are not the whole answer; ask again, for less at once")
+}
+
+/// A started statement with its first rows.
+type Started = (Arc<[Column]>, Option<Batch>);
+
+async fn start(
+    lease: &mut Held,
+    text: &str,
+    params: &[Value],
+    handed: &HandOver,
+) -> Result<Started, SqlError> {
+    let tell = || handed.tell();
+    let columns = match lease.open(text, params, &tell).await {
+        Err(error) if error.detail().verdict == Verdict::PrepareAgain => {
+            lease.open(text, params, &tell).await?
+        }
+        opened => opened?,
+    };
+    let first = lease.next_batch(BatchMax::default()).await?;
+    Ok((columns, first))
+}
+
+impl Plain {
+    /// Opens a stream and waits for its first rows, within the attempt's limit.
+    pub(super) async fn open_stream(
+        &self,
+        request: &Request,
+        scope: Scope,
+    ) -> Result<RowStream, SqlError> {
+        let started = Instant::now();
+        let Work::Statement { text, params } = &request.work else {
+            return Err(SqlError::caller(
+                Code::BadRequest,
+                "only a single statement can be streamed",
+                "run scripts and batches without a stream",
+            ));
+        };
+        let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
+        let class = self.shared.schema.classify(text);
+        refuse_control(&class)?;
+        let attempt = scope.attempt.as_ref();
+        let mut lease = self.lease(request.access, ends_at, attempt).await?;
+        if !class.safety.is_read() && !class.is_single_dml {
+            lease.mark_dirty();
+        }
+        let handed = HandOver::new(scope.attempt.clone());
+        let judge = Judge {
+            safety: request.safety,
+            proves_on_error: class.proves_on_error,
+        };
+        let waits = !request.safety.is_read() && ends_at.is_some();
+        let cancel = waits.then(|| lease.canceller());
+        lease.set_active(true);
+        let work = start(&mut lease, text, params, &handed);
+        let ended = until(ends_at, cancel, || handed.has_happened(), work).await;
+        let (columns, first) = settle(&mut lease, ended, &judge, &handed)?;
+        let lease = first.is_some().then(|| {
+            lease.set_active(true);
+            lease
+        });
+        let meta = Meta {
+            attempts: 1,
+            cache: "off",
+            elapsed: started.elapsed(),
+            correlation_id: request.options.correlation_id,
+            ..Meta::default()
+        };
+        let batches = PlainBatches { lease, first };
+        Ok(RowStream::new(columns, meta, Box::new(batches)))
+    }
+}
