@@ -1,0 +1,209 @@
+//! What a SQLite endpoint needs to know.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a statement waits for a lock inside SQLite. Small, because the engine repeats contention by
+/// itself and there knows deadline, budget and cancellation; long enough to sit out one ordinary commit of
+/// another connection, which is cheaper than a repetition.
+pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_millis(100);
+
+/// How many prepared statements a connection keeps. A service has few distinct texts, and each kept one
+/// costs a few kilobytes.
+pub const STATEMENTS_MAX_DEFAULT: usize = 64;
+
+/// Settings of one SQLite endpoint. All endpoints of a source are connections to one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SqliteSettings {
+    /// The database file. Neither `:memory:` nor a `file:` URI.
+    pub path: PathBuf,
+    /// The endpoint never writes, whatever access is asked for; default: no.
+    pub read_only_endpoint: bool,
+    /// Make the file if it is missing; default: no, since a lost file must be an error of the endpoint and
+    /// not a new empty database.
+    pub create: bool,
+    /// How long a statement waits for a lock before it fails as contention; default
+    /// [`BUSY_TIMEOUT_DEFAULT`].
+    pub busy_timeout: Duration,
+    /// Prepared statements kept per connection; default [`STATEMENTS_MAX_DEFAULT`].
+    pub statements_max: usize,
+    /// Pragmas set on each new connection, over the defaults `journal_mode = wal`, `synchronous = normal`,
+    /// `foreign_keys = on`. Names are lower-case.
+    pub pragmas: BTreeMap<String, String>,
+}
+
+/// Why settings were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A database in memory belongs to one connection, and an endpoint has several.
+    #[error("a SQLite endpoint cannot be in memory; give the path of a file")]
+    InMemory,
+    /// A URI may carry settings that contradict ours.
+    #[error("`{path}` is a URI; give the plain path of the file, and settings as options")]
+    Uri {
+        /// What was given.
+        path: String,
+    },
+    /// SQLite takes paths as UTF-8 without a NUL.
+    #[error("the path `{path}` is not UTF-8 or has a NUL byte; rename the file")]
+    Path {
+        /// What was given, as far as it can be shown.
+        path: String,
+    },
+    /// Not the name of a pragma.
+    #[error("`{name}` is not the name of a pragma; use letters, digits and `_`")]
+    PragmaName {
+        /// What was given.
+        name: String,
+    },
+    /// A pragma that the driver needs for itself.
+    #[error("the pragma `{name}` is set by the driver; use `{instead}`")]
+    PragmaReserved {
+        /// The pragma.
+        name: String,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// A value that cannot be part of a statement.
+    #[error("the value of pragma `{name}` has a NUL byte; remove it")]
+    PragmaValue {
+        /// The pragma.
+        name: String,
+    },
+    /// No statement would be kept.
+    #[error("statements_max is 0; give at least 1")]
+    NoStatements,
+}
+
+impl SqliteSettings {
+    /// Settings with defaults for this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        SqliteSettings {
+            path: path.into(),
+            read_only_endpoint: false,
+            create: false,
+            busy_timeout: BUSY_TIMEOUT_DEFAULT,
+            statements_max: STATEMENTS_MAX_DEFAULT,
+            pragmas: BTreeMap::new(),
+        }
+    }
+
+    /// Sets whether the endpoint never writes.
+    #[must_use]
+    pub fn read_only_endpoint(mut self, on: bool) -> Self {
+        self.read_only_endpoint = on;
+        self
+    }
+
+    /// Sets whether a missing file is made.
+    #[must_use]
+    pub fn create(mut self, on: bool) -> Self {
+        self.create = on;
+        self
+    }
+
+    /// Sets how long a statement waits for a lock.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// Sets how many prepared statements a connection keeps.
+    #[must_use]
+    pub fn statements_max(mut self, statements_max: usize) -> Self {
+        self.statements_max = statements_max;
+        self
+    }
+
+    /// Adds a pragma that is set on each new connection.
+    #[must_use]
+    pub fn pragma(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.pragmas
+            .insert(name.into().to_ascii_lowercase(), value.into());
+        self
+    }
+
+    /// Finds the first thing that cannot work.
+    ///
+    /// # Errors
+    /// Says what and what to use instead.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        self.check_path()?;
+        if self.statements_max == 0 {
+            return Err(SettingsError::NoStatements);
+        }
+        self.pragmas
+            .iter()
+            .try_for_each(|(name, value)| check_pragma(name, value))
+    }
+
+    fn check_path(&self) -> Result<(), SettingsError> {
+        let shown = self.path.display().to_string();
+        let Some(path) = self.path.to_str().filter(|path| !path.contains('\0')) else {
+            return Err(SettingsError::Path { path: shown });
+        };
+        if path.is_empty() || path.starts_with(":memory:") {
+            return Err(SettingsError::InMemory);
+        }
+        if path.starts_with("file:") {
+            return Err(SettingsError::Uri { path: shown });
+        }
+        Ok(())
+    }
+}
+
+fn check_pragma(name: &str, value: &str) -> Result<(), SettingsError> {
+    let is_name = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if !is_name {
+        return Err(SettingsError::PragmaName { name: name.into() });
+    }
+    let instead = match name {
+        "query_only" => Some("read_only_endpoint"),
+        "busy_timeout" => Some("busy_timeout of the endpoint"),
+        _ => None,
+    };
+    if let Some(instead) = instead {
+        return Err(SettingsError::PragmaReserved {
+            name: name.into(),
+            instead,
+        });
+    }
+    if value.contains('\0') {
+        return Err(SettingsError::PragmaValue { name: name.into() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_by_name() {
+        let plain = || SqliteSettings::new("a.db");
+        let table = [
+            (SqliteSettings::new(":memory:"), "cannot be in memory"),
+            (SqliteSettings::new(""), "cannot be in memory"),
+            (SqliteSettings::new("file:a.db?mode=memory"), "is a URI"),
+            (SqliteSettings::new("a\0b"), "NUL byte"),
+            (plain().pragma("a;b", "1"), "not the name of a pragma"),
+            (plain().pragma("", "1"), "not the name of a pragma"),
+            (plain().pragma("Query_Only", "off"), "read_only_endpoint"),
+            (plain().pragma("busy_timeout", "1"), "busy_timeout of the"),
+            (plain().pragma("cache_size", "\0"), "NUL byte"),
+            (plain().statements_max(0), "at least 1"),
+        ];
+        for (settings, expected) in table {
+            let problem = settings.check().unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
+        assert_eq!(plain().pragma("cache_size", "-2000").check(), Ok(()));
+    }
+}

@@ -1,0 +1,279 @@
+//! Running one statement on the worker.
+
+use std::sync::Arc;
+
+use mainstay_engine::Sent;
+use mainstay_sql::{Answer, AnswerMax, Batch, BatchMax, Code, Column, Row, SqlError, Value};
+use rusqlite::{CachedStatement, Rows, Statement};
+
+use crate::error::{self, Fault, Stage, fault};
+use crate::plan::{self, Plan, Verb};
+use crate::session::{Session, Tx};
+use crate::value::{self, Param};
+
+/// A prepared statement with its parameters bound.
+pub(crate) struct Ready<'s> {
+    pub(crate) statement: CachedStatement<'s>,
+    pub(crate) stage: Stage,
+}
+
+impl Session {
+    /// Prepares a statement and binds its parameters.
+    pub(crate) fn prepare(&self, text: &str, params: &[Param]) -> Result<Ready<'_>, Fault> {
+        if self.tx.get() == Tx::Lost {
+            return Err(error::transaction_lost().into());
+        }
+        let prepared = self.connection.prepare_cached(text);
+        let mut statement = prepared.map_err(|error| fault(Stage::Statement, &error))?;
+        let stage = self.stage(text, &statement);
+        if stage == Stage::Autocommit {
+            self.check_file(stage)?;
+        }
+        bind(&mut statement, params)?;
+        Ok(Ready { statement, stage })
+    }
+
+    /// Whether the end of the statement is a commit.
+    fn stage(&self, text: &str, statement: &Statement<'_>) -> Stage {
+        if statement.readonly() {
+            return match plan::verb(text) {
+                Verb::Commit => Stage::Autocommit,
+                _ => Stage::Statement,
+            };
+        }
+        match self.connection.is_autocommit() {
+            true => Stage::Autocommit,
+            false => Stage::Statement,
+        }
+    }
+
+    /// Runs a statement and collects its answer.
+    pub(crate) fn run(
+        &self,
+        text: &str,
+        params: &[Param],
+        max: AnswerMax,
+    ) -> Result<Answer, Fault> {
+        let Ready {
+            mut statement,
+            stage,
+        } = self.prepare(text, params)?;
+        let changes = !statement.readonly();
+        let mut collected = Collected::new(max);
+        let mut cursor = Cursor::new(self, text, statement.raw_query(), stage);
+        while let Some(row) = cursor.next()? {
+            collected.add(row);
+            // A read is left as soon as its answer is too large; a change is carried to its end, so that
+            // what is reported about it is true.
+            if collected.is_over && !changes {
+                break;
+            }
+        }
+        let columns = cursor.columns.take();
+        drop(cursor);
+        if collected.is_over {
+            return Err(too_large(max, changes).into());
+        }
+        let plan = match columns {
+            Some(columns) if !changes => return Ok(answer(columns, collected.rows)),
+            _ => self.plan(text, &statement)?,
+        };
+        let mut answer = answer(Arc::clone(&plan.columns), collected.rows);
+        if changes {
+            self.count(&plan, &mut answer);
+        }
+        Ok(answer)
+    }
+
+    /// What was changed and which key the change made.
+    fn count(&self, plan: &Plan, answer: &mut Answer) {
+        if !matches!(plan.verb, Verb::Insert | Verb::Change) {
+            // It may have changed the schema, and with it what the plans say about keys.
+            self.plans.borrow_mut().clear();
+            return;
+        }
+        let changed = self.connection.changes();
+        answer.affected = Some(changed);
+        if plan.gives_key && changed == 1 {
+            answer.keys = vec![Value::I64(self.connection.last_insert_rowid())];
+        }
+    }
+
+    /// The plan of a statement that has been stepped: before, its columns may be those of an old schema.
+    fn plan(&self, text: &str, statement: &Statement<'_>) -> Result<Plan, Fault> {
+        if let Some(plan) = self.plans.borrow().get(text, statement) {
+            return Ok(plan.clone());
+        }
+        let verb = plan::verb(text);
+        let gives_key = match (verb, plan::insert_target(text)) {
+            (Verb::Insert, Some(table)) if !statement.readonly() => self.has_key(&table)?,
+            _ => false,
+        };
+        let plan = Plan {
+            verb,
+            columns: plan::columns(statement),
+            gives_key,
+        };
+        self.plans.borrow_mut().put(text, plan.clone());
+        Ok(plan)
+    }
+
+    /// Whether the table has an INTEGER PRIMARY KEY: a primary key of one column without an index of its own,
+    /// in a table with row numbers. Two tables of that name, one of them temporary: not known.
+    fn has_key(&self, table: &str) -> Result<bool, Fault> {
+        let text = "SELECT count(*) FROM pragma_table_list(?1) AS t, pragma_table_info(?1) AS c \
+                    WHERE t.type = 'table' AND t.wr = 0 AND c.pk > 0 AND NOT EXISTS \
+                    (SELECT 1 FROM pragma_index_list(?1) AS i WHERE i.origin = 'pk')";
+        self.connection
+            .prepare_cached(text)
+            .and_then(|mut statement| statement.query_row([table], |row| row.get::<_, i64>(0)))
+            .map(|count| count == 1)
+            .map_err(|error| fault(Stage::Statement, &error))
+    }
+}
+
+fn bind(statement: &mut Statement<'_>, params: &[Param]) -> Result<(), Fault> {
+    let expected = statement.parameter_count();
+    if expected != params.len() {
+        let message = format!(
+            "the statement has {expected} parameters, {} were given",
+            params.len()
+        );
+        return Err(error::refused(message, "give one value for each placeholder").into());
+    }
+    for (index, param) in params.iter().enumerate() {
+        statement
+            .raw_bind_parameter(index + 1, param)
+            .map_err(|error| fault(Stage::Statement, &error))?;
+    }
+    Ok(())
+}
+
+fn answer(columns: Arc<[Column]>, rows: Vec<Row>) -> Answer {
+    Answer {
+        columns,
+        rows,
+        ..Answer::default()
+    }
+}
+
+/// The rows of a running statement.
+pub(crate) struct Cursor<'s> {
+    session: &'s Session,
+    text: &'s str,
+    rows: Rows<'s>,
+    stage: Stage,
+    /// Known from the first row on.
+    pub(crate) columns: Option<Arc<[Column]>>,
+    /// A row that was stepped already.
+    ahead: Option<Row>,
+    has_ended: bool,
+}
+
+impl<'s> Cursor<'s> {
+    pub(crate) fn new(session: &'s Session, text: &'s str, rows: Rows<'s>, stage: Stage) -> Self {
+        Cursor {
+            session,
+            text,
+            rows,
+            stage,
+            columns: None,
+            ahead: None,
+            has_ended: false,
+        }
+    }
+
+    /// Steps to the first row, so that errors come now and the columns are those of the present schema.
+    pub(crate) fn start(&mut self) -> Result<Arc<[Column]>, Fault> {
+        let columns = match self.rows.as_ref() {
+            Some(statement) => plan::columns(statement),
+            None => Arc::from([]),
+        };
+        self.ahead = self.next()?;
+        Ok(Arc::clone(self.columns.get_or_insert(columns)))
+    }
+
+    /// The next rows, at least one; `None` at the end.
+    pub(crate) fn batch(&mut self, max: BatchMax) -> Result<Option<Batch>, Fault> {
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        while rows.len() < max.rows.max(1) && (rows.is_empty() || bytes < max.bytes as u64) {
+            let Some(row) = self.next()? else { break };
+            bytes += row.iter().map(value::size).sum::<u64>();
+            rows.push(row);
+        }
+        Ok((!rows.is_empty()).then_some(Batch { rows }))
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Row>, Fault> {
+        if let Some(row) = self.ahead.take() {
+            return Ok(Some(row));
+        }
+        if self.has_ended {
+            return Ok(None);
+        }
+        let stepped = self.rows.next();
+        let Some(row) = stepped.map_err(|error| fault(self.stage, &error))? else {
+            self.has_ended = true;
+            return Ok(None);
+        };
+        if self.columns.is_none() {
+            self.columns = Some(self.session.plan(self.text, row.as_ref())?.columns);
+        }
+        let columns = self.columns.iter().flat_map(|columns| columns.iter());
+        let mut values = Row::with_capacity(columns.size_hint().0);
+        for (index, column) in columns.enumerate() {
+            let held = row
+                .get_ref(index)
+                .map_err(|error| fault(self.stage, &error))?;
+            values.push(value::read(held, &column.column_type));
+        }
+        Ok(Some(values))
+    }
+}
+
+/// Rows up to a bound.
+struct Collected {
+    rows: Vec<Row>,
+    bytes: u64,
+    max: AnswerMax,
+    is_over: bool,
+}
+
+impl Collected {
+    fn new(max: AnswerMax) -> Self {
+        Collected {
+            rows: Vec::new(),
+            bytes: 0,
+            max,
+            is_over: false,
+        }
+    }
+
+    fn add(&mut self, row: Row) {
+        if self.is_over {
+            return;
+        }
+        self.bytes += row.iter().map(value::size).sum::<u64>();
+        self.is_over = self.rows.len() as u64 >= self.max.rows || self.bytes > self.max.bytes;
+        match self.is_over {
+            true => self.rows = Vec::new(),
+            false => self.rows.push(row),
+        }
+    }
+}
+
+fn too_large(max: AnswerMax, changes: bool) -> SqlError {
+    let message = format!(
+        "the answer has more than {} rows or {} bytes",
+        max.rows, max.bytes
+    );
+    let mut error = SqlError::caller(Code::AnswerTooLarge, message, "ask for less, or stream it");
+    let detail = error.detail_mut();
+    detail.failure.sent = Sent::YesUnprocessed;
+    if changes {
+        detail.failure.sent = Sent::Maybe;
+        detail.hint = Some("the statement was carried out; only its answer is too large".into());
+    }
+    error
+}
