@@ -6,25 +6,41 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::connection::{ConnectionLayer, Reading};
+use crate::connection::{ConnectionLayer, Held, Reading};
 use crate::environment::{self, Flag};
-use crate::explain::Explained;
 use crate::mark::{Mark, Origin};
-use crate::policy::PolicyLayer;
+use crate::policy::{Layered, PolicyLayer};
 use crate::problem::{Findings, Problem, Wrong};
 use crate::secret::{ProcessSecrets, SecretReader};
 use crate::server::ServerSettings;
-use crate::source::{Address, Shared, SourceDraft, SourceSettings, assemble, table};
+use crate::source::{Address, Parts, Shared, SourceDraft, SourceSettings, assemble, table};
 use crate::tree::{self, Entry, Format, Node, Tree, Value, join};
 
-/// Everything that the program is told, complete and checked.
-#[derive(Debug, Clone, PartialEq)]
+/// More sources than this in one process are a mistake.
+const SOURCES_MAX: usize = 1000;
+
+/// Everything that the program is told, complete and checked. Two are equal if the same is in
+/// effect, wherever it was written.
+#[derive(Debug, Clone)]
 pub struct Configuration {
     /// The program itself.
     pub server: ServerSettings,
     /// Databases by id.
     pub sources: BTreeMap<String, SourceSettings>,
-    explained: BTreeMap<String, Vec<Explained>>,
+    written: Written,
+}
+
+/// What the layers said, for `explain`.
+#[derive(Debug, Clone)]
+struct Written {
+    shared: Shared,
+    sources: Vec<SourceDraft>,
+}
+
+impl PartialEq for Configuration {
+    fn eq(&self, other: &Self) -> bool {
+        self.server == other.server && self.sources == other.sources
+    }
 }
 
 /// A configuration file.
@@ -149,17 +165,19 @@ impl Configuration {
                 endpoint.address = Address::File(path.clone());
             }
         }
-        let shown = path.display().to_string();
-        for line in configuration.explained.values_mut().flatten() {
-            if line.path == "path" {
-                line.value.clone_from(&shown);
+        for draft in &mut configuration.written.sources {
+            if let Some(given) = draft.connection.values.get_mut("path") {
+                given.value = Held::Text(path.display().to_string());
             }
         }
         configuration
     }
 
-    pub(crate) fn explained(&self) -> &BTreeMap<String, Vec<Explained>> {
-        &self.explained
+    /// What the layers said about a source.
+    pub(crate) fn parts(&self, source: &str) -> Option<Parts<'_>> {
+        let mut drafts = self.written.sources.iter();
+        let draft = drafts.find(|draft| draft.id == source)?;
+        Some(Parts::new(&self.written.shared, draft))
     }
 }
 
@@ -301,23 +319,23 @@ fn walk(tree: &Tree, secrets: &Arc<dyn SecretReader>, findings: &mut Findings) -
             _ => findings.unknown(&entry.mark, name.to_owned(), name, TABLES.iter().copied()),
         }
     }
-    let mut configuration = Configuration {
-        server,
-        sources: BTreeMap::new(),
-        explained: BTreeMap::new(),
-    };
-    for draft in &drafts {
-        if let Some(assembled) = assemble(&shared, draft, findings) {
-            configuration.explained.extend(assembled.explained);
-            configuration
-                .sources
-                .insert(draft.id.clone(), assembled.settings);
-        }
-    }
     if drafts.is_empty() {
         nothing_to_serve(tree, &shared, findings);
     }
-    configuration
+    let mut sources = BTreeMap::new();
+    for draft in &drafts {
+        if let Some(settings) = assemble(&shared, draft, findings) {
+            sources.insert(draft.id.clone(), settings);
+        }
+    }
+    Configuration {
+        server,
+        sources,
+        written: Written {
+            shared,
+            sources: drafts,
+        },
+    }
 }
 
 fn policy(path: &str, entry: &Entry, findings: &mut Findings) -> PolicyLayer {
@@ -359,6 +377,11 @@ fn sources(entry: &Entry, reading: &mut Reading<'_>) -> Vec<SourceDraft> {
     let Some(table) = table("sources", entry, reading.findings) else {
         return Vec::new();
     };
+    if table.iter().count() > SOURCES_MAX {
+        let wrong = format!("more than {SOURCES_MAX} sources");
+        reading.findings.error(&entry.mark, "sources", wrong);
+        return Vec::new();
+    }
     table
         .iter()
         .map(|(id, entry)| SourceDraft::read(id, entry, reading))
@@ -369,7 +392,7 @@ fn sources(entry: &Entry, reading: &mut Reading<'_>) -> Vec<SourceDraft> {
 fn nothing_to_serve(tree: &Tree, shared: &Shared, findings: &mut Findings) {
     let mark = Mark::whole(Origin::BuiltIn);
     let layers: Vec<&PolicyLayer> = shared.policies.iter().collect();
-    crate::policy::Layered::new(&layers).policy((&mark, "policy"), findings);
+    Layered::new(&layers).policy((&mark, "policy"), findings);
     let said = tree.root.get("sources").map(|entry| &entry.node.value);
     if matches!(said, None | Some(Value::Empty | Value::Table(_))) {
         let wrong = Wrong::new("there is no source, so there is nothing to serve");

@@ -1,14 +1,16 @@
 //! `explain`: each effective value and where it came from.
 
 use mainstay_engine::Policy;
-use mainstay_engine::policy::KEYS;
+use mainstay_engine::policy::{KEYS, Setting};
 use serde::Serialize;
 
 use crate::configuration::Configuration;
 use crate::connection::{CONNECTION_KEYS, Connection, ConnectionKind};
 use crate::mark::{Mark, Origin};
 use crate::policy::Layered;
-use crate::source::Driver;
+use crate::source::{
+    Driver, EndpointDraft, EndpointSettings, POSTGRES_PORT, Parts, SourceSettings, TlsMode,
+};
 
 /// An effective value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,37 +40,124 @@ pub struct UnknownTarget {
 /// A longer list of what is known would hide the message.
 const KNOWN_MAX: usize = 20;
 
-/// Each policy and connection key of `source` or `source.endpoint`, in the order of the reference.
-pub fn explain<'a>(
-    configuration: &'a Configuration,
+/// What to call a key that nobody gave a value and that has no default.
+const NOT_SET: &str = "(not set)";
+
+/// Each key of `source` or `source.endpoint` in the order of the reference: the source's or
+/// endpoint's own, those of its connection, those of its policy.
+pub fn explain(
+    configuration: &Configuration,
     target: &str,
-) -> Result<&'a [Explained], UnknownTarget> {
-    let all = configuration.explained();
-    let found = all.get(target).map(Vec::as_slice);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = all.keys().map(String::as_str).take(KNOWN_MAX).collect();
-        UnknownTarget {
-            target: target.to_owned(),
-            known: known.join(", "),
-        }
-    })
+) -> Result<Vec<Explained>, UnknownTarget> {
+    let (source, endpoint) = match target.split_once('.') {
+        Some((source, endpoint)) => (source, Some(endpoint)),
+        None => (target, None),
+    };
+    found(configuration, source, endpoint).ok_or_else(|| unknown(configuration, target))
 }
 
-/// The lines of one target.
-pub(crate) fn explained(
-    layered: &Layered<'_>,
-    policy: &Policy,
-    connection: &Connection<'_>,
-    driver: Driver,
+fn found(
+    configuration: &Configuration,
+    source: &str,
+    endpoint: Option<&str>,
+) -> Option<Vec<Explained>> {
+    let settings = configuration.sources.get(source)?;
+    let parts = configuration.parts(source)?;
+    let Some(id) = endpoint else {
+        let mut lines = of_source(&parts, settings);
+        connection(&mut lines, &parts.connection(), settings.driver);
+        policy(&mut lines, &parts.policy(), &settings.policy);
+        return Some(lines);
+    };
+    let settings = settings.endpoints.get(id)?;
+    let mut drafts = parts.draft.endpoints.iter();
+    let draft = drafts.find(|draft| draft.id == id)?;
+    let mut lines = of_endpoint(draft, settings, &parts);
+    connection(&mut lines, &parts.connection_at(draft), settings.driver);
+    policy(&mut lines, &parts.policy_at(draft), &settings.policy);
+    Some(lines)
+}
+
+fn unknown(configuration: &Configuration, target: &str) -> UnknownTarget {
+    let sources = configuration.sources.iter();
+    let known = sources.flat_map(|(source, settings)| {
+        let endpoints = settings.endpoints.keys();
+        let endpoints = endpoints.map(move |endpoint| format!("{source}.{endpoint}"));
+        std::iter::once(source.clone()).chain(endpoints)
+    });
+    let known: Vec<String> = known.take(KNOWN_MAX).collect();
+    UnknownTarget {
+        target: target.chars().take(200).collect(),
+        known: known.join(", "),
+    }
+}
+
+fn of_source(parts: &Parts<'_>, settings: &SourceSettings) -> Vec<Explained> {
+    let draft = parts.draft;
+    let table = format!("[{}]", draft.path);
+    let own = |name: &str, value: String, mark: Option<&Mark>| {
+        let layer = mark.map_or("default", |_| table.as_str());
+        line(name.to_owned(), value, layer, mark)
+    };
+    let replication = settings.replication;
+    let replication = replication.map_or(NOT_SET.to_owned(), |kind| kind.to_string());
+    let idle = Setting::Time(settings.transaction_idle).to_string();
+    let most = settings.transactions_max.to_string();
+    vec![
+        preset(&parts.policy()),
+        own(
+            "promotion",
+            settings.promotion.to_string(),
+            mark(&draft.promotion),
+        ),
+        own("replication", replication, mark(&draft.replication)),
+        own("safety", settings.safety.to_string(), mark(&draft.safety)),
+        own("transaction_idle", idle, mark(&draft.transaction_idle)),
+        own("transactions_max", most, mark(&draft.transactions_max)),
+    ]
+}
+
+fn of_endpoint(
+    draft: &EndpointDraft,
+    settings: &EndpointSettings,
+    parts: &Parts<'_>,
 ) -> Vec<Explained> {
-    let mut lines = Vec::with_capacity(KEYS.len() + CONNECTION_KEYS.len());
+    let table = format!("[{}]", draft.path);
+    let own = |name: &str, value: String, mark: Option<&Mark>| {
+        let layer = mark.map_or("default", |_| table.as_str());
+        line(name.to_owned(), value, layer, mark)
+    };
+    let role = settings.role;
+    let role = role.map_or("(the server says)".to_owned(), |role| role.to_string());
+    vec![
+        preset(&parts.policy_at(draft)),
+        own("role", role, mark(&draft.role)),
+        own("weight", settings.weight.to_string(), mark(&draft.weight)),
+    ]
+}
+
+fn mark<T>(noted: &Option<(T, Mark)>) -> Option<&Mark> {
+    noted.as_ref().map(|(_, mark)| mark)
+}
+
+fn preset(layered: &Layered<'_>) -> Explained {
+    let derived = layered.preset();
+    let value = derived.value.to_string();
+    line(
+        "preset".into(),
+        value,
+        &derived.layer,
+        derived.mark.as_ref(),
+    )
+}
+
+fn connection(lines: &mut Vec<Explained>, connection: &Connection<'_>, driver: Driver) {
     for key in CONNECTION_KEYS {
         match key.kind {
             ConnectionKind::Url => {}
             ConnectionKind::Options => {
-                let options = connection
-                    .iter()
-                    .filter(|(name, ..)| name.starts_with("options."));
+                let all = connection.iter();
+                let options = all.filter(|(name, ..)| name.starts_with("options."));
                 lines.extend(options.map(|(name, layer, given)| {
                     let value = given.value.to_string();
                     line(name.to_owned(), value, &layer.name, Some(&given.mark))
@@ -77,13 +166,6 @@ pub(crate) fn explained(
             _ => lines.push(connection_line(key.name, connection, driver)),
         }
     }
-    for key in KEYS {
-        let derived = layered.derive(key, policy);
-        let path = format!("policy.{}", key.path);
-        let mark = derived.mark.as_ref();
-        lines.push(line(path, derived.value.to_string(), &derived.layer, mark));
-    }
-    lines
 }
 
 fn connection_line(name: &str, connection: &Connection<'_>, driver: Driver) -> Explained {
@@ -93,12 +175,21 @@ fn connection_line(name: &str, connection: &Connection<'_>, driver: Driver) -> E
         return line(name.to_owned(), value, &layer.name, Some(&given.mark));
     }
     let value = match (name, driver) {
-        ("driver", driver) => driver.as_str(),
-        ("port", Driver::Postgres) => "5432",
-        ("tls", Driver::Postgres) => "prefer",
-        _ => "(not set)",
+        ("driver", driver) => driver.to_string(),
+        ("port", Driver::Postgres) => POSTGRES_PORT.to_string(),
+        ("tls", Driver::Postgres) => TlsMode::Prefer.to_string(),
+        _ => NOT_SET.to_owned(),
     };
-    line(name.to_owned(), value.to_owned(), "default", None)
+    line(name.to_owned(), value, "default", None)
+}
+
+fn policy(lines: &mut Vec<Explained>, layered: &Layered<'_>, policy: &Policy) {
+    for key in KEYS {
+        let derived = layered.derive(key, policy);
+        let path = format!("policy.{}", key.path);
+        let mark = derived.mark.as_ref();
+        lines.push(line(path, derived.value.to_string(), &derived.layer, mark));
+    }
 }
 
 fn line(path: String, value: String, layer: &str, mark: Option<&Mark>) -> Explained {

@@ -1,6 +1,6 @@
 //! Problems: everything that is wrong with a configuration, each with its place and a way out.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::{Serialize, Serializer};
 
@@ -86,7 +86,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.origin)?;
+        write!(f, "{}", Printable(self.origin.to_string()))?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
@@ -95,17 +95,40 @@ impl fmt::Display for Problem {
         }
         write!(f, ": {}: ", self.severity)?;
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", Printable(&self.path))?;
         }
-        f.write_str(&self.message)?;
+        write!(f, "{}", Printable(&self.message))?;
         if let Some(hint) = &self.hint {
-            write!(f, " ({hint})")?;
+            write!(f, " ({})", Printable(hint))?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Problem {}
+
+/// Text of a file as it can be shown in one line of a terminal: keys may hold anything.
+struct Printable<T>(T);
+
+impl<T: AsRef<str>> fmt::Display for Printable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_ref();
+        if let Some((end, _)) = rest.char_indices().nth(PRINTED_MAX) {
+            rest = &rest[..end];
+        }
+        for char in rest.chars() {
+            if char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
+                write!(f, "{}", char.escape_unicode())?;
+            } else {
+                f.write_char(char)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters of one part of a problem; a longer key is not written by a person.
+const PRINTED_MAX: usize = 1000;
 
 /// What is wrong with a value, before it is known where the value stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,15 +176,21 @@ impl From<String> for Wrong {
     }
 }
 
+/// More problems are not told: nobody reads them, and a file that is none of ours could have
+/// millions.
+const PROBLEMS_MAX: usize = 1000;
+
 /// The problems found so far; a walk goes on after each.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     problems: Vec<Problem>,
+    /// Where the first was that is not told.
+    beyond: Option<Mark>,
 }
 
 impl Findings {
     pub(crate) fn error(&mut self, mark: &Mark, path: impl Into<String>, wrong: impl Into<Wrong>) {
-        self.problems.push(Problem::error(mark, path, wrong));
+        self.push(Problem::error(mark, path, wrong));
     }
 
     pub(crate) fn warning(
@@ -171,11 +200,22 @@ impl Findings {
         wrong: impl Into<Wrong>,
     ) {
         let warning = Problem::new(Severity::Warning, mark, path, wrong);
-        self.problems.push(warning);
+        self.push(warning);
     }
 
     pub(crate) fn extend(&mut self, problems: impl IntoIterator<Item = Problem>) {
-        self.problems.extend(problems);
+        for problem in problems {
+            self.push(problem);
+        }
+    }
+
+    fn push(&mut self, problem: Problem) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        } else if self.beyond.is_none() {
+            let (line, column) = (problem.line.unwrap_or(0), problem.column.unwrap_or(0));
+            self.beyond = Some(Mark::new(problem.origin, line, column));
+        }
     }
 
     /// An unknown key, with the known one that was probably meant.
@@ -186,6 +226,9 @@ impl Findings {
         name: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) {
+        if self.beyond.is_some() {
+            return;
+        }
         let known: Vec<&str> = known.into_iter().collect();
         let hint = match suggestion::nearest(name, known.iter().copied()) {
             Some(meant) => format!("did you mean {meant}?"),
@@ -209,6 +252,11 @@ impl Findings {
     pub(crate) fn into_sorted(mut self) -> Vec<Problem> {
         self.problems.sort();
         self.problems.dedup();
+        if let Some(mark) = self.beyond {
+            let wrong = Wrong::new(format!("more than {PROBLEMS_MAX} problems"));
+            let wrong = wrong.hint("the rest is not told; begin with the first");
+            self.problems.push(Problem::error(&mark, "", wrong));
+        }
         self.problems
     }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use crate::connection::url;
+
 /// A longer file is not a password.
 const SECRET_MAX: u64 = 64 << 10;
 
@@ -118,8 +120,48 @@ enum Place {
     Variable(String),
     File(PathBuf),
     Literal(String),
-    /// A part of a secret that is kept there, such as the password of a URL.
-    Within(String, String),
+    /// The password of a URL that is kept in that place.
+    OfUrl(Box<Place>),
+}
+
+impl Place {
+    fn reference(&self) -> Option<String> {
+        match self {
+            Place::Variable(name) => Some(format!("env:{name}")),
+            Place::File(path) => Some(format!("file:{}", path.display())),
+            Place::OfUrl(url) => url.reference(),
+            Place::Literal(_) => None,
+        }
+    }
+
+    fn read(&self, reader: &dyn SecretReader) -> Result<String, SecretError> {
+        let value = match self {
+            Place::Literal(value) => value.clone(),
+            Place::Variable(name) => reader
+                .variable(name)
+                .ok_or_else(|| SecretError::NotSet { name: name.clone() })?,
+            Place::File(path) => {
+                let text = reader
+                    .file(path)
+                    .map_err(|source| SecretError::Unreadable {
+                        path: path.clone(),
+                        source,
+                    })?;
+                let line = text.strip_suffix('\n').unwrap_or(&text);
+                line.strip_suffix('\r').unwrap_or(line).to_owned()
+            }
+            Place::OfUrl(place) => {
+                let parts = url::parse(&place.read(reader)?).unwrap_or_default();
+                let password = parts.into_iter().find(|(name, _)| name == "password");
+                password.map(|(_, value)| value).unwrap_or_default()
+            }
+        };
+        if value.is_empty() {
+            let reference = self.reference().unwrap_or_else(|| "the secret".to_owned());
+            return Err(SecretError::Empty { reference });
+        }
+        Ok(value)
+    }
 }
 
 impl Secret {
@@ -135,58 +177,24 @@ impl Secret {
         Secret { place, reader }
     }
 
-    /// A part of this secret's value, kept in the same place.
-    pub(crate) fn part(&self, value: String) -> Secret {
-        let place = match &self.place {
-            Place::Literal(_) => Place::Literal(value),
-            _ => Place::Within(self.reference().unwrap_or_default(), value),
-        };
+    /// The password of the URL that this secret is.
+    pub(crate) fn of_url(&self) -> Secret {
         Secret {
-            place,
+            place: Place::OfUrl(Box::new(self.place.clone())),
             reader: Arc::clone(&self.reader),
         }
     }
 
     /// Reads it from where it is kept, anew each time; one line break at the end of a file does not
-    /// count. Reading a file blocks for as long as the file system does.
+    /// count. Reading a file blocks for as long as the file system does. Errors: it is not there,
+    /// cannot be read, or is empty.
     pub fn read(&self) -> Result<String, SecretError> {
-        let value = match &self.place {
-            Place::Literal(value) | Place::Within(_, value) => return Ok(value.clone()),
-            Place::Variable(name) => self
-                .reader
-                .variable(name)
-                .ok_or_else(|| SecretError::NotSet { name: name.clone() })?,
-            Place::File(path) => {
-                let text = self.reader.file(path);
-                let mut text = text.map_err(|source| SecretError::Unreadable {
-                    path: path.clone(),
-                    source,
-                })?;
-                if text.ends_with('\n') {
-                    text.pop();
-                    if text.ends_with('\r') {
-                        text.pop();
-                    }
-                }
-                text
-            }
-        };
-        if value.is_empty() {
-            return Err(SecretError::Empty {
-                reference: self.reference().unwrap_or_default(),
-            });
-        }
-        Ok(value)
+        self.place.read(self.reader.as_ref())
     }
 
     /// Where it is kept, as it is written; `None` for a secret that is written out.
     pub fn reference(&self) -> Option<String> {
-        match &self.place {
-            Place::Variable(name) => Some(format!("env:{name}")),
-            Place::File(path) => Some(format!("file:{}", path.display())),
-            Place::Within(reference, _) => Some(reference.clone()),
-            Place::Literal(_) => None,
-        }
+        self.place.reference()
     }
 }
 

@@ -16,8 +16,8 @@ use crate::secret::Secret;
 use crate::suggestion;
 use crate::words::words;
 
-pub(crate) use assembly::{Shared, assemble};
-pub(crate) use draft::{SOURCE_KEYS, SourceDraft, table};
+pub(crate) use assembly::{POSTGRES_PORT, Parts, Shared, assemble};
+pub(crate) use draft::{EndpointDraft, SOURCE_KEYS, SourceDraft, table};
 
 words! {
     /// The database family behind a source.

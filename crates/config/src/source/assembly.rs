@@ -12,7 +12,6 @@ use super::{
     SourceSettings, TlsMode, TlsSettings, roles,
 };
 use crate::connection::{Connection, ConnectionLayer};
-use crate::explain::{self, Explained};
 use crate::mark::Mark;
 use crate::policy::{Layered, PolicyLayer};
 use crate::problem::{Findings, Wrong};
@@ -25,24 +24,18 @@ const TRANSACTION_IDLE: Duration = Duration::from_secs(60);
 const TRANSACTIONS_MAX: u32 = 1000;
 
 /// PostgreSQL's registered port.
-const POSTGRES_PORT: u16 = 5432;
+pub(crate) const POSTGRES_PORT: u16 = 5432;
 
 /// The layers that all sources share, weakest first.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) policies: Vec<PolicyLayer>,
     pub(crate) connections: Vec<ConnectionLayer>,
 }
 
-/// A source ready for use, and where each of its values came from, by target.
-pub(crate) struct Assembled {
-    pub(crate) settings: SourceSettings,
-    pub(crate) explained: Vec<(String, Vec<Explained>)>,
-}
-
-/// What one source is assembled from.
-struct Parts<'a> {
-    draft: &'a SourceDraft,
+/// One source with the layers below it.
+pub(crate) struct Parts<'a> {
+    pub(crate) draft: &'a SourceDraft,
     policies: Vec<&'a PolicyLayer>,
     connections: Vec<&'a ConnectionLayer>,
 }
@@ -52,87 +45,29 @@ pub(crate) fn assemble(
     shared: &Shared,
     draft: &SourceDraft,
     findings: &mut Findings,
-) -> Option<Assembled> {
-    let parts = Parts {
-        draft,
-        policies: shared.policies.iter().chain([&draft.policy]).collect(),
-        connections: shared
-            .connections
-            .iter()
-            .chain([&draft.connection])
-            .collect(),
-    };
+) -> Option<SourceSettings> {
+    let parts = Parts::new(shared, draft);
     if draft.endpoints.is_empty() {
         let wrong = Wrong::new("no endpoints, so there is nothing to call");
         let hint = format!("add [{}.endpoints.a]", draft.path);
         findings.error(&draft.mark, draft.path.as_str(), wrong.hint(hint));
     }
-    let own = Layered::new(&parts.policies);
+    let own = parts.policy();
     let policy = own.policy((&draft.mark, &draft.path), findings);
     let driver = parts.driver(findings);
     let promotion = driver.map(|driver| promotion(draft, driver, findings));
-    let addresses: Vec<_> = draft
-        .endpoints
-        .iter()
-        .map(|endpoint| parts.address(endpoint, driver, findings))
-        .collect();
     let replication = draft.replication.as_ref().map(|(kind, _)| *kind);
-    let one_file = driver == Some(Driver::Sqlite) && replication.is_none();
-    if one_file {
-        one_file_only(draft, &addresses, findings);
-    }
-    let roles = promotion.map(|promotion| roles::roles(draft, promotion, one_file, findings));
-    let policies: Vec<_> = draft
-        .endpoints
-        .iter()
-        .map(|endpoint| {
-            let layers = parts.policies_at(endpoint);
-            Layered::new(&layers).policy((&endpoint.mark, &endpoint.path), findings)
-        })
-        .collect();
-    let (driver, promotion, roles, policy) = (driver?, promotion?, roles?, policy?);
-    let mut explained = vec![(
-        draft.id.clone(),
-        explain::explained(&own, &policy, &Connection::new(&parts.connections), driver),
-    )];
-    let mut endpoints = BTreeMap::new();
-    for (((endpoint, address), role), policy) in draft
-        .endpoints
-        .iter()
-        .zip(addresses)
-        .zip(roles)
-        .zip(policies)
-    {
-        let (address, policy) = (address?, policy?);
-        let connection = parts.connection_at(endpoint);
-        let layers = parts.policies_at(endpoint);
-        let target = format!("{}.{}", draft.id, endpoint.id);
-        let lines = explain::explained(&Layered::new(&layers), &policy, &connection, driver);
-        explained.push((target, lines));
-        let settings = EndpointSettings {
-            driver,
-            address,
-            role,
-            weight: endpoint.weight.as_ref().map_or(1.0, |(weight, _)| *weight),
-            options: connection.options(),
-            policy,
-        };
-        endpoints.insert(endpoint.id.clone(), settings);
-    }
-    let settings = SourceSettings {
-        driver,
+    let endpoints = parts.endpoints(driver.zip(promotion), replication, findings);
+    Some(SourceSettings {
+        driver: driver?,
         preset: own.preset_or_default(),
-        promotion,
+        promotion: promotion?,
         replication,
         safety: noted(&draft.safety, Safety::Write),
         transaction_idle: noted(&draft.transaction_idle, TRANSACTION_IDLE),
         transactions_max: noted(&draft.transactions_max, TRANSACTIONS_MAX),
-        policy,
-        endpoints,
-    };
-    Some(Assembled {
-        settings,
-        explained,
+        policy: policy?,
+        endpoints: endpoints?,
     })
 }
 
@@ -141,19 +76,77 @@ fn noted<T: Copy>(noted: &Option<(T, Mark)>, default: T) -> T {
 }
 
 impl<'a> Parts<'a> {
-    fn policies_at(&self, endpoint: &'a EndpointDraft) -> Vec<&'a PolicyLayer> {
-        let layers = self.policies.iter().copied();
-        layers.chain([&endpoint.policy]).collect()
+    pub(crate) fn new(shared: &'a Shared, draft: &'a SourceDraft) -> Self {
+        let connections = shared.connections.iter();
+        Parts {
+            draft,
+            policies: shared.policies.iter().chain([&draft.policy]).collect(),
+            connections: connections.chain([&draft.connection]).collect(),
+        }
     }
 
-    fn connection_at(&self, endpoint: &'a EndpointDraft) -> Connection<'a> {
+    /// The policy layers of the source as a whole.
+    pub(crate) fn policy(&self) -> Layered<'a> {
+        Layered::new(&self.policies)
+    }
+
+    pub(crate) fn policy_at(&self, endpoint: &'a EndpointDraft) -> Layered<'a> {
+        let layers = self.policies.iter().copied();
+        Layered::new(&layers.chain([&endpoint.policy]).collect::<Vec<_>>())
+    }
+
+    /// The connection keys of the source as a whole.
+    pub(crate) fn connection(&self) -> Connection<'a> {
+        Connection::new(&self.connections)
+    }
+
+    pub(crate) fn connection_at(&self, endpoint: &'a EndpointDraft) -> Connection<'a> {
         let layers = self.connections.iter().copied();
         Connection::new(&layers.chain([&endpoint.connection]).collect::<Vec<_>>())
     }
 
+    fn endpoints(
+        &self,
+        known: Option<(Driver, Promotion)>,
+        replication: Option<Replication>,
+        findings: &mut Findings,
+    ) -> Option<BTreeMap<String, EndpointSettings>> {
+        let drafts = &self.draft.endpoints;
+        let mut policies = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let policy = self.policy_at(draft);
+            policies.push(policy.policy((&draft.mark, &draft.path), findings));
+        }
+        let (driver, promotion) = known?;
+        let addresses: Vec<_> = drafts
+            .iter()
+            .map(|draft| self.address(draft, driver, findings))
+            .collect();
+        let one_file = driver == Driver::Sqlite && replication.is_none();
+        if one_file {
+            one_file_only(self.draft, &addresses, findings);
+        }
+        let roles = roles::roles(self.draft, promotion, one_file, findings);
+        let mut endpoints = BTreeMap::new();
+        for (((draft, address), role), policy) in
+            drafts.iter().zip(addresses).zip(roles).zip(policies)
+        {
+            let settings = EndpointSettings {
+                driver,
+                address: address?,
+                role,
+                weight: noted(&draft.weight, 1.0),
+                options: self.connection_at(draft).options(),
+                policy: policy?,
+            };
+            endpoints.insert(draft.id.clone(), settings);
+        }
+        Some(endpoints)
+    }
+
     /// The driver that all endpoints agree on.
     fn driver(&self, findings: &mut Findings) -> Option<Driver> {
-        let own = Connection::new(&self.connections);
+        let own = self.connection();
         let named = |connection: &Connection<'_>| Driver::parse(&connection.text("driver")?);
         let mut found = named(&own);
         for endpoint in &self.draft.endpoints {
@@ -191,10 +184,9 @@ impl<'a> Parts<'a> {
     fn address(
         &self,
         endpoint: &'a EndpointDraft,
-        driver: Option<Driver>,
+        driver: Driver,
         findings: &mut Findings,
     ) -> Option<Address> {
-        let driver = driver?;
         let connection = self.connection_at(endpoint);
         foreign_keys(&connection, driver, findings);
         match driver {

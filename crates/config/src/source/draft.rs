@@ -19,35 +19,35 @@ const ID_MAX: usize = 64;
 const ENDPOINTS_MAX: usize = 256;
 
 /// A value and where its key stands.
-pub(super) type Noted<T> = Option<(T, Mark)>;
+pub(crate) type Noted<T> = Option<(T, Mark)>;
 
 /// A source as it is written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SourceDraft {
     pub(crate) id: String,
-    pub(super) path: String,
-    pub(super) mark: Mark,
-    pub(super) promotion: Noted<Promotion>,
-    pub(super) replication: Noted<Replication>,
-    pub(super) safety: Noted<Safety>,
-    pub(super) transaction_idle: Noted<Duration>,
-    pub(super) transactions_max: Noted<u32>,
-    pub(super) policy: PolicyLayer,
-    pub(super) connection: ConnectionLayer,
+    pub(crate) path: String,
+    pub(crate) mark: Mark,
+    pub(crate) promotion: Noted<Promotion>,
+    pub(crate) replication: Noted<Replication>,
+    pub(crate) safety: Noted<Safety>,
+    pub(crate) transaction_idle: Noted<Duration>,
+    pub(crate) transactions_max: Noted<u32>,
+    pub(crate) policy: PolicyLayer,
+    pub(crate) connection: ConnectionLayer,
     /// In the order of the file.
-    pub(super) endpoints: Vec<EndpointDraft>,
+    pub(crate) endpoints: Vec<EndpointDraft>,
 }
 
 /// An endpoint as it is written.
-#[derive(Debug)]
-pub(super) struct EndpointDraft {
-    pub(super) id: String,
-    pub(super) path: String,
-    pub(super) mark: Mark,
-    pub(super) role: Noted<Role>,
-    pub(super) weight: Noted<f64>,
-    pub(super) policy: PolicyLayer,
-    pub(super) connection: ConnectionLayer,
+#[derive(Debug, Clone)]
+pub(crate) struct EndpointDraft {
+    pub(crate) id: String,
+    pub(crate) path: String,
+    pub(crate) mark: Mark,
+    pub(crate) role: Noted<Role>,
+    pub(crate) weight: Noted<f64>,
+    pub(crate) policy: PolicyLayer,
+    pub(crate) connection: ConnectionLayer,
 }
 
 /// A key of a source that is neither a connection key nor a table.

@@ -228,3 +228,29 @@ fn a_problem_is_one_line_as_text_and_an_object_as_json() {
     let whole = serde_json::to_value(&problems("a.ini", "")[0]).unwrap();
     assert!(whole["line"].is_null() && whole["hint"].is_string());
 }
+
+#[test]
+fn keys_that_hold_control_characters_are_told_in_one_line() {
+    let found = problems(
+        "a.json",
+        "{\"a\\n\\u001b[31mb\": 1, \"sources\": {\"x\\ny\": {\"driver\": \"a\\tb\"}}}",
+    );
+    assert!(found.len() >= 2);
+    for problem in &found {
+        assert!(
+            !problem.to_string().chars().any(char::is_control),
+            "{problem:?}"
+        );
+    }
+}
+
+#[test]
+fn of_very_many_problems_the_first_thousand_are_told_and_that_there_are_more() {
+    let keys: Vec<String> = (0..50_000).map(|n| format!("\"listen{n}\": 1")).collect();
+    let found = problems("a.json", &format!("{{\"server\": {{{}}}}}", keys.join(",")));
+    assert_eq!(found.len(), 1001);
+    assert_eq!(found[1000].message, "more than 1000 problems");
+    let tables: Vec<String> = (0..1001).map(|n| format!("[sources.s{n}]")).collect();
+    let found = problems("a.toml", &tables.join("\n"));
+    assert!(lines(&found).contains("more than 1000 sources"));
+}

@@ -130,7 +130,41 @@ fn mutated_files_in_each_format_never_panic_and_problems_stay_inside_the_file() 
                     "{problem}\n{text:?}"
                 );
                 assert!(!problem.message.is_empty());
+                assert!(
+                    !problem.to_string().chars().any(char::is_control),
+                    "{problem:?}"
+                );
             }
+        }
+    }
+}
+
+#[test]
+fn variables_of_any_name_and_value_never_panic() {
+    let mut rng = Rng::with_seed(11);
+    let names = [
+        "MAINSTAY_SERVER__LISTEN",
+        "MAINSTAY_SOURCES__ORDERS__ENDPOINTS__A__URL",
+        "mainstay_policy__retry__on",
+    ];
+    for _ in 0..5_000 {
+        let mut given = options(&[("a.toml", ORDERS)]);
+        for _ in 0..rng.usize(1..4) {
+            let name = names[rng.usize(0..names.len())];
+            let name = if rng.bool() {
+                mutated(name, &mut rng)
+            } else {
+                name.to_owned()
+            };
+            given
+                .environment
+                .push((name, mutated("postgres://u:p@h:1/d", &mut rng)));
+        }
+        for problem in check(given) {
+            assert!(
+                !problem.to_string().chars().any(char::is_control),
+                "{problem:?}"
+            );
         }
     }
 }

@@ -41,7 +41,7 @@ fn a_secret_is_read_from_where_it_is_kept_and_never_shown() {
             "{:?} {:#?} {}",
             loaded,
             loaded,
-            serde_json::to_string(explain(&loaded.configuration, "orders.a").unwrap()).unwrap()
+            serde_json::to_string(&explain(&loaded.configuration, "orders.a").unwrap()).unwrap()
         );
         assert!(all.contains(shown));
         assert!(!all.contains(value), "{written} is shown");
@@ -115,6 +115,30 @@ fn a_whole_url_can_be_a_secret_and_its_password_stays_one() {
         server.password.as_ref().unwrap().to_string(),
         "(secret from env:URL)"
     );
+}
+
+#[test]
+fn the_password_of_a_url_in_a_file_is_read_anew_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("url");
+    let write =
+        |password: &str| std::fs::write(&path, format!("postgres://u:{password}@h/d\n")).unwrap();
+    write("first");
+    let mut options = toml(&format!(
+        "[sources.o.endpoints.a]\nurl = \"file:{}\"",
+        path.display()
+    ));
+    options.secrets = Arc::new(mainstay_config::ProcessSecrets);
+    let loaded = loaded(options);
+    let server = loaded.configuration.sources["o"].endpoints["a"]
+        .server()
+        .unwrap();
+    let password = server.password.as_ref().unwrap();
+    assert_eq!(password.read().unwrap(), "first");
+    write("second");
+    assert_eq!(password.read().unwrap(), "second");
+    std::fs::remove_file(&path).unwrap();
+    assert!(password.read().is_err());
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! What one layer says about connections: reading it, key by key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{CONNECTION_KEYS, ConnectionKey, ConnectionKind, Given, Held, key, url};
+use crate::mark::Mark;
+use crate::problem::{Findings, Wrong};
+use crate::scalar;
+use crate::secret::{Secret, SecretReader};
+use crate::source::{Driver, TlsMode};
+use crate::tree::{Entry, Node, Table, Value, join};
+
+/// What one layer says. Options are keys of their own, such as `options.application_name`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConnectionLayer {
+    /// As `explain` names it, such as `[sources.orders]`.
+    pub(crate) name: String,
+    pub(crate) values: BTreeMap<String, Given>,
+    /// A value could not be read, so that what is missing may be in it.
+    pub(super) broken: bool,
+}
+
+/// What reading a layer needs.
+pub(crate) struct Reading<'a> {
+    pub(crate) secrets: &'a Arc<dyn SecretReader>,
+    pub(crate) findings: &'a mut Findings,
+}
+
+impl ConnectionLayer {
+    pub(crate) fn empty(path: &str) -> Self {
+        ConnectionLayer {
+            name: format!("[{path}]"),
+            values: BTreeMap::new(),
+            broken: false,
+        }
+    }
+
+    /// Reads a connection table, where every key is a connection key.
+    pub(crate) fn read_table(&mut self, path: &str, table: &Table, reading: &mut Reading<'_>) {
+        for (name, entry) in table.iter() {
+            match key(name) {
+                Some(key) => self.read(key, &join(path, name), entry, reading),
+                None => {
+                    let known = CONNECTION_KEYS.iter().map(|key| key.name);
+                    let path = join(path, name);
+                    reading.findings.unknown(&entry.mark, path, name, known);
+                }
+            }
+        }
+    }
+
+    /// Reads one connection key.
+    pub(crate) fn read(
+        &mut self,
+        key: &'static ConnectionKey,
+        path: &str,
+        entry: &Entry,
+        reading: &mut Reading<'_>,
+    ) {
+        let node = &entry.node;
+        let held = match key.kind {
+            ConnectionKind::Text => filled(node).map(Held::Text),
+            ConnectionKind::Port => port(node).map(Held::Port),
+            ConnectionKind::Driver => driver(node).map(Held::Text),
+            ConnectionKind::Tls => {
+                let words: Vec<&str> = TlsMode::ALL.iter().map(|mode| mode.as_str()).collect();
+                scalar::choice("tls", &words, node).map(Held::Text)
+            }
+            ConnectionKind::Secret => secret(node, reading).map(|secret| {
+                warn_of_literal(&secret, path, entry, reading.findings);
+                Held::Secret(secret)
+            }),
+            ConnectionKind::Url => return self.read_url(path, entry, reading),
+            ConnectionKind::Options => return self.read_options(path, entry, reading.findings),
+        };
+        let held = held.map_err(|wrong| wrong.or_hint(key.doc));
+        let held = reading.findings.take(&entry.mark, path, held);
+        self.broken |= held.is_none();
+        if let Some(value) = held {
+            self.give(
+                key.name.to_owned(),
+                value,
+                path,
+                &entry.mark,
+                reading.findings,
+            );
+        }
+    }
+
+    fn give(
+        &mut self,
+        name: String,
+        value: Held,
+        path: &str,
+        mark: &Mark,
+        findings: &mut Findings,
+    ) {
+        if let Some(first) = self.values.get(&name) {
+            let wrong = Wrong::new(format!(
+                "{name} is already given by {} ({})",
+                first.path, first.mark
+            ));
+            return findings.error(mark, path, wrong.hint("keep one of the two"));
+        }
+        let given = Given {
+            value,
+            mark: mark.clone(),
+            path: path.to_owned(),
+        };
+        self.values.insert(name, given);
+    }
+
+    fn read_url(&mut self, path: &str, entry: &Entry, reading: &mut Reading<'_>) {
+        let read = secret(&entry.node, reading).and_then(|secret| {
+            let text = secret
+                .read()
+                .map_err(|error| Wrong::new(error.to_string()))?;
+            Ok((url::parse(&text)?, secret))
+        });
+        let Some((parts, secret)) = reading.findings.take(&entry.mark, path, read) else {
+            self.broken = true;
+            return;
+        };
+        for (name, text) in parts {
+            let held = match key(&name).map(|key| key.kind) {
+                Some(ConnectionKind::Port) => match text.parse() {
+                    Ok(port) if port > 0 => Held::Port(port),
+                    _ => {
+                        let wrong = "the port is not a number from 1 to 65535";
+                        reading.findings.error(&entry.mark, path, wrong);
+                        continue;
+                    }
+                },
+                Some(ConnectionKind::Secret) => {
+                    let part = secret.of_url();
+                    warn_of_literal(&part, path, entry, reading.findings);
+                    Held::Secret(part)
+                }
+                _ => Held::Text(text),
+            };
+            self.give(name, held, path, &entry.mark, reading.findings);
+        }
+    }
+
+    fn read_options(&mut self, path: &str, entry: &Entry, findings: &mut Findings) {
+        let Value::Table(table) = &entry.node.value else {
+            let wrong = Wrong::new(format!("expected a table, got {}", entry.node.value.kind()));
+            let hint = "such as { application_name = \"mainstay\" }";
+            return findings.error(&entry.mark, path, wrong.hint(hint));
+        };
+        for (name, entry) in table.iter() {
+            let path = join(path, name);
+            let value = match &entry.node.value {
+                Value::Integer(value) => Ok(value.to_string()),
+                Value::Bool(value) => Ok(value.to_string()),
+                _ => scalar::text(&entry.node),
+            };
+            if let Some(value) = findings.take(&entry.mark, &path, value) {
+                let name = format!("options.{name}");
+                self.give(name, Held::Text(value), &path, &entry.mark, findings);
+            }
+        }
+    }
+}
+
+/// Text that says something.
+fn filled(node: &Node) -> Result<String, Wrong> {
+    match scalar::text(node)? {
+        text if text.trim().is_empty() => Err(Wrong::new("is empty").hint("leave the key out")),
+        text => Ok(text),
+    }
+}
+
+fn port(node: &Node) -> Result<u16, Wrong> {
+    let count = scalar::count(node)?;
+    u16::try_from(count)
+        .ok()
+        .filter(|port| *port > 0)
+        .ok_or_else(|| Wrong::new(format!("expected a port from 1 to 65535, got {count}")))
+}
+
+fn driver(node: &Node) -> Result<String, Wrong> {
+    let word = scalar::text(node)?;
+    Driver::named(&word).map(|driver| driver.as_str().to_owned())
+}
+
+/// A secret that resolves. What is wrong with it is told without showing it.
+fn secret(node: &Node, reading: &Reading<'_>) -> Result<Secret, Wrong> {
+    let text = scalar::text(node).map_err(|_| {
+        Wrong::new("expected text").hint("a reference such as \"env:NAME\" or \"file:PATH\"")
+    })?;
+    if text.trim().is_empty() {
+        return Err(Wrong::new("is empty").hint("leave the key out"));
+    }
+    let secret = Secret::new(&text, Arc::clone(reading.secrets));
+    secret.read().map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        Wrong::new(format!(
+            "does not resolve: {error}{}",
+            cause.unwrap_or_default()
+        ))
+    })?;
+    Ok(secret)
+}
+
+fn warn_of_literal(secret: &Secret, path: &str, entry: &Entry, findings: &mut Findings) {
+    if secret.reference().is_none() && entry.mark.origin.is_written() {
+        let wrong = Wrong::new("a password is written out");
+        let hint = "keep it elsewhere and write env:NAME or file:PATH";
+        findings.warning(&entry.mark, path, wrong.hint(hint));
+    }
+}
