@@ -7,6 +7,7 @@
 //! one generic shell runs the caller's closure around them.
 
 pub mod attempt;
+pub mod audit;
 pub mod backoff;
 pub mod budget;
 pub mod chance;
@@ -28,6 +29,7 @@ pub mod stats;
 pub mod tasks;
 
 pub use attempt::{Attempt, EndpointId, Marks};
+pub use audit::{AttemptRecord, AuditEntry, CacheState, CallOutcome};
 pub use backoff::Backoff;
 pub use budget::Budget;
 pub use chance::Chance;
