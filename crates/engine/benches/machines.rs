@@ -2,6 +2,7 @@
 //! measures; `cargo test --benches` only runs each once.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use criterion::{Bencher, Criterion, criterion_group, criterion_main};
@@ -42,6 +43,23 @@ fn on_two_threads(b: &mut Bencher<'_>, decide: impl Fn(Instant) + Sync) {
             }
         });
         start.elapsed()
+    });
+}
+
+/// What the machine at hand can do, to read the others against.
+fn yardsticks(c: &mut Criterion) {
+    c.bench_function("yardstick: only the time goes on", |b| {
+        over_time(b, |now| now)
+    });
+    let count = AtomicU64::new(0);
+    let increment = |_| count.fetch_add(1, Relaxed);
+    c.bench_function("yardstick: one atomic increment", |b| {
+        over_time(b, increment)
+    });
+    c.bench_function("yardstick: one atomic increment, two threads", |b| {
+        on_two_threads(b, |now| {
+            increment(now);
+        });
     });
 }
 
@@ -153,5 +171,5 @@ fn choices(c: &mut Criterion) {
     });
 }
 
-criterion_group!(machines, circuits, gates, counters, choices);
+criterion_group!(machines, yardsticks, circuits, gates, counters, choices);
 criterion_main!(machines);

@@ -29,7 +29,9 @@ const SLOTS: usize = SLICES + 1;
 pub struct Budget {
     origin: Origin,
     /// Length of a slice in nanoseconds; a change of it means another window.
-    slice: AtomicU64,
+    length: AtomicU64,
+    /// The newest slice, so that its number need not be computed by each call.
+    newest: AtomicU64,
     /// Calls per slice: number of the slice in the upper half, calls in the lower.
     calls: [AtomicU64; SLOTS],
     attempts: Mutex<Attempts>,
@@ -50,7 +52,8 @@ impl Budget {
         origin.nanos(now);
         Budget {
             origin,
-            slice: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
             calls: [const { AtomicU64::new(0) }; SLOTS],
             attempts: Mutex::new(Attempts::new()),
         }
@@ -104,17 +107,24 @@ impl Budget {
 
     /// The number of the slice that `now` falls in.
     fn slice(&self, settings: &BudgetSettings, now: Instant) -> u64 {
-        let length = nanos(settings.window.max(WINDOW_MIN)) / SLICES as u64;
-        if self.slice.load(Relaxed) != length {
+        let length = nanos(settings.window).max(nanos(WINDOW_MIN)) / SLICES as u64;
+        if self.length.load(Relaxed) != length {
             self.begin_anew(length);
         }
-        self.origin.nanos(now) / length
+        let now = self.origin.nanos(now);
+        let newest = self.newest.load(Relaxed);
+        if now.wrapping_sub(newest.wrapping_mul(length)) < length {
+            return newest;
+        }
+        let slice = now / length;
+        self.newest.store(slice, Relaxed);
+        slice
     }
 
     /// Slices of another length have other numbers, so the counts begin anew.
     fn begin_anew(&self, length: u64) {
         let mut attempts = self.attempts.lock();
-        if self.slice.swap(length, Relaxed) != length {
+        if self.length.swap(length, Relaxed) != length {
             *attempts = Attempts::new();
             for word in &self.calls {
                 word.store(0, Relaxed);

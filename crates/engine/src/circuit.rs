@@ -68,15 +68,26 @@ impl Circuit {
     ///
     /// In mode `operations` an attempt is only held back while the circuit is open or isolated; whole
     /// calls ask by [`admit_operation`](Self::admit_operation).
+    #[inline]
     pub fn admit(
         &self,
         settings: &CircuitSettings,
         trial_lease: Duration,
         now: Instant,
     ) -> Result<Pass, Held> {
-        if let Some(pass) = self.closed() {
-            return Ok(pass);
+        match self.closed() {
+            Some(pass) => Ok(pass),
+            None => self.admit_unless_closed(settings, trial_lease, now),
         }
+    }
+
+    #[cold]
+    fn admit_unless_closed(
+        &self,
+        settings: &CircuitSettings,
+        trial_lease: Duration,
+        now: Instant,
+    ) -> Result<Pass, Held> {
         self.change(|machine| match settings.mode {
             CircuitMode::Operations => machine.admit_within(settings, now),
             _ => machine.admit(settings, trial_lease, now),
@@ -103,6 +114,7 @@ impl Circuit {
 
     /// Says what an admitted attempt came to. Results of an older epoch decide nothing, and neither do
     /// trials whose permit has meanwhile gone to another.
+    #[inline]
     pub fn record(
         &self,
         settings: &CircuitSettings,
@@ -114,6 +126,16 @@ impl Circuit {
         {
             return None;
         }
+        self.record_in_machine(settings, pass, verdict, now)
+    }
+
+    fn record_in_machine(
+        &self,
+        settings: &CircuitSettings,
+        pass: Pass,
+        verdict: Verdict,
+        now: Instant,
+    ) -> Option<Transition> {
         if settings.mode == CircuitMode::Rate {
             self.record_rated(settings, pass, verdict, now)
         } else {

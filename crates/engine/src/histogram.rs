@@ -23,9 +23,12 @@ const SLICE_NANOS: u64 = 60_000_000_000 / SLICES as u64;
 /// A slice's age at which its results count half in [`Window::failure_share`]: 10 s.
 const HALF_AFTER_SLICES: f64 = 2.0;
 
-/// The results of the last minute. Time is in nanoseconds since some origin.
+/// The results of a life, and those of the last minute with their times. Time is in nanoseconds since
+/// some origin.
 #[derive(Debug)]
 pub(crate) struct Window {
+    successes: AtomicU64,
+    failures: AtomicU64,
     slices: Box<[Slice]>,
     /// Held only while a slice is emptied for its next turn.
     turning: Mutex<()>,
@@ -35,14 +38,17 @@ pub(crate) struct Window {
 struct Slice {
     /// Which slice of time it holds, plus one; 0: none yet.
     number: AtomicU64,
-    /// Failures in the upper half, results in the lower.
-    results: AtomicU64,
+    /// The life's results before it, by which those within it are told without counting them twice.
+    successes_before: AtomicU64,
+    failures_before: AtomicU64,
     buckets: [AtomicU32; BUCKETS],
 }
 
 impl Window {
     pub(crate) fn new() -> Self {
         Window {
+            successes: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             slices: (0..SLICES).map(|_| Slice::new()).collect(),
             turning: Mutex::new(()),
         }
@@ -56,16 +62,21 @@ impl Window {
         if slice.number.load(Acquire) < number {
             self.turn(slice, number);
         }
-        slice
-            .results
-            .fetch_add(u64::from(failed) << 32 | 1, Relaxed);
+        let count = if failed {
+            &self.failures
+        } else {
+            &self.successes
+        };
+        count.fetch_add(1, Relaxed);
         slice.buckets[bucket(nanos(elapsed))].fetch_add(1, Relaxed);
     }
 
     fn turn(&self, slice: &Slice, number: u64) {
         let _turning = self.turning.lock();
         if slice.number.load(Acquire) < number {
-            slice.results.store(0, Relaxed);
+            let life = self.life();
+            slice.successes_before.store(life.successes, Relaxed);
+            slice.failures_before.store(life.failures, Relaxed);
             for bucket in &slice.buckets {
                 bucket.store(0, Relaxed);
             }
@@ -73,42 +84,57 @@ impl Window {
         }
     }
 
-    /// Slices of the window that ends at `at`, with their age in slices.
+    /// All results so far.
+    pub(crate) fn life(&self) -> Results {
+        Results {
+            successes: self.successes.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+        }
+    }
+
+    /// Slices of the window that ends at `at`, the newest first, with their age in slices.
     fn live(&self, at: u64) -> impl Iterator<Item = (u64, &Slice)> {
         let newest = at / SLICE_NANOS + 1;
-        self.slices.iter().filter_map(move |slice| {
-            let number = slice.number.load(Acquire);
-            let age = newest.saturating_sub(number);
-            (number > 0 && age < SLICES as u64).then_some((age, slice))
+        (0..newest.min(SLICES as u64)).filter_map(move |age| {
+            let number = newest - age;
+            let slice = &self.slices[(number % SLICES as u64) as usize];
+            (slice.number.load(Acquire) == number).then_some((age, slice))
         })
     }
 
     /// Everything of the window in one.
     pub(crate) fn merged(&self, at: u64) -> Merged {
-        let mut merged = Merged {
-            failures: 0,
-            counts: [0; BUCKETS],
-            total: 0,
-        };
+        let mut counts = [0; BUCKETS];
+        let mut failures_before = self.failures.load(Relaxed);
         for (_, slice) in self.live(at) {
-            merged.failures += slice.results.load(Relaxed) >> 32;
-            for (sum, bucket) in merged.counts.iter_mut().zip(&slice.buckets) {
+            failures_before = slice.failures_before.load(Relaxed);
+            for (sum, bucket) in counts.iter_mut().zip(&slice.buckets) {
                 *sum += u64::from(bucket.load(Relaxed));
             }
         }
-        merged.total = merged.counts.iter().sum();
-        merged
+        let total = counts.iter().sum();
+        let failures = self.failures.load(Relaxed).saturating_sub(failures_before);
+        Merged {
+            total,
+            // A result that is just being counted may be in one of the two only.
+            failures: failures.min(total),
+            counts,
+        }
     }
 
     /// The share of failures, the older the less: a result of 10 s ago counts half. One good result
     /// is taken as given, so that the share fades with its evidence.
     pub(crate) fn failure_share(&self, at: u64) -> f64 {
         let (mut failures, mut results) = (0.0, 1.0);
+        let mut after = self.life();
         for (age, slice) in self.live(at) {
-            let counted = slice.results.load(Relaxed);
+            let before = slice.before();
             let weight = (-(age as f64) / HALF_AFTER_SLICES).exp2();
-            failures += weight * (counted >> 32) as f64;
-            results += weight * (counted & u64::from(u32::MAX)) as f64;
+            let failed = after.failures.saturating_sub(before.failures) as f64;
+            let succeeded = after.successes.saturating_sub(before.successes) as f64;
+            failures += weight * failed;
+            results += weight * (failed + succeeded);
+            after = before;
         }
         failures / results
     }
@@ -118,10 +144,24 @@ impl Slice {
     fn new() -> Self {
         Slice {
             number: AtomicU64::new(0),
-            results: AtomicU64::new(0),
+            successes_before: AtomicU64::new(0),
+            failures_before: AtomicU64::new(0),
             buckets: [const { AtomicU32::new(0) }; BUCKETS],
         }
     }
+
+    fn before(&self) -> Results {
+        Results {
+            successes: self.successes_before.load(Relaxed),
+            failures: self.failures_before.load(Relaxed),
+        }
+    }
+}
+
+/// How many worked and how many did not.
+pub(crate) struct Results {
+    pub(crate) successes: u64,
+    pub(crate) failures: u64,
 }
 
 /// The window at one moment.

@@ -9,6 +9,8 @@ use crate::origin::{Origin, nanos};
 
 /// Time constant of the decay: after so long without news about two thirds of an estimate are gone.
 const DECAY_NANOS: f64 = 10e9;
+/// In 1 ms an estimate decays by a ten-thousandth: answers that come faster share one such step.
+const SOON_NANOS: u64 = 1_000_000;
 
 /// Peak EWMA, as in Finagle and linkerd: a slow answer raises the estimate at once, fast ones lower it
 /// with a time constant of 10 s, and so does silence, so that an endpoint nobody uses any more is
@@ -31,6 +33,11 @@ impl Latency {
     /// Takes an answer's time into account.
     pub fn observe(&self, elapsed: Duration, now: Instant) {
         let answer = measured(elapsed);
+        let passed = self.passed(now);
+        // So soon after the last answer only a peak matters: the time is left for a later one to bring.
+        if passed < SOON_NANOS && answer <= self.load() {
+            return;
+        }
         let kept = kept(self.advance(now));
         self.update(|estimate| {
             if answer >= estimate {
@@ -45,8 +52,7 @@ impl Latency {
     /// Never lowers it.
     pub fn raise(&self, elapsed: Duration, now: Instant) {
         let least = measured(elapsed);
-        let at = self.origin.nanos(now);
-        let kept = kept(at.saturating_sub(self.updated.load(Relaxed)));
+        let kept = kept(self.passed(now));
         if self.load() * kept < least {
             self.advance(now);
             self.update(|estimate| (estimate * kept).max(least));
@@ -59,15 +65,19 @@ impl Latency {
         if estimate == 0.0 {
             return None;
         }
-        let passed = self
-            .origin
-            .nanos(now)
-            .saturating_sub(self.updated.load(Relaxed));
-        Some(Duration::from_nanos((estimate * kept(passed)) as u64))
+        let kept = kept(self.passed(now));
+        Some(Duration::from_nanos((estimate * kept) as u64))
     }
 
     fn load(&self) -> f64 {
         f64::from_bits(self.estimate.load(Relaxed))
+    }
+
+    /// Nanoseconds since the estimate was last brought up to date.
+    fn passed(&self, now: Instant) -> u64 {
+        self.origin
+            .nanos(now)
+            .saturating_sub(self.updated.load(Relaxed))
     }
 
     /// Brings the time forward; returns how much of it this thread has brought, so that no stretch of

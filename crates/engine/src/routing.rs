@@ -7,6 +7,7 @@ mod turn;
 
 use std::time::Duration;
 
+use crate::origin::nanos;
 use crate::policy::Strategy;
 use turn::Turn;
 
@@ -84,7 +85,7 @@ struct Field<'a> {
     candidates: &'a [Candidate],
     /// All are standbys, so they are not left out.
     standbys_only: bool,
-    /// Mean latency of the measured ones in seconds: what an unmeasured one is taken for.
+    /// Mean latency of the measured ones in nanoseconds: what an unmeasured one is taken for.
     mean: f64,
     /// The slowest of the measured ones.
     slowest: f64,
@@ -94,10 +95,10 @@ impl<'a> Field<'a> {
     fn new(strategy: Strategy, candidates: &'a [Candidate]) -> Self {
         let (mut sum, mut measured, mut slowest) = (0.0, 0_u32, 0.0_f64);
         for latency in candidates.iter().filter_map(|c| c.latency) {
-            let seconds = latency.as_secs_f64();
-            sum += seconds;
+            let latency = nanos(latency) as f64;
+            sum += latency;
             measured += 1;
-            slowest = slowest.max(seconds);
+            slowest = slowest.max(latency);
         }
         // With nothing measured all are alike, so load and weight decide.
         let mean = if measured == 0 {
@@ -142,11 +143,11 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Seconds a call is expected to take, with failures as the slow answers they hide.
+    /// Nanoseconds a call is expected to take, with failures as the slow answers they hide.
     fn latency(&self, candidate: &Candidate) -> f64 {
         let measured = candidate
             .latency
-            .map_or(self.mean, |latency| latency.as_secs_f64());
+            .map_or(self.mean, |latency| nanos(latency) as f64);
         let failed = candidate.failure_rate.clamp(0.0, 1.0);
         measured + failed * self.slowest * FAILURE_IS_SLOWER
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::histogram::{Merged, Window};
+use crate::histogram::{Results, Window};
 use crate::origin::{Origin, nanos};
 
 /// Below so many results in the window nothing is concluded from its quantiles.
@@ -19,8 +19,6 @@ const WINDOW_NANOS: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub struct EndpointStats {
     origin: Origin,
-    successes: AtomicU64,
-    failures: AtomicU64,
     cancelled: AtomicU64,
     rejected: AtomicU64,
     circuit_opened: AtomicU64,
@@ -89,8 +87,6 @@ impl EndpointStats {
     pub fn new() -> Self {
         EndpointStats {
             origin: Origin::new(),
-            successes: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             circuit_opened: AtomicU64::new(0),
@@ -106,12 +102,11 @@ impl EndpointStats {
     pub fn record(&self, ok: bool, elapsed: Duration, now: Instant) {
         let now = self.origin.nanos(now);
         let elapsed_nanos = nanos(elapsed);
-        let (count, last) = if ok {
-            (&self.successes, &self.last_success)
+        let last = if ok {
+            &self.last_success
         } else {
-            (&self.failures, &self.last_failure)
+            &self.last_failure
         };
-        count.fetch_add(1, Relaxed);
         last.set(now);
         self.last_requested.set(now.saturating_sub(elapsed_nanos));
         self.elapsed_nanos.fetch_add(elapsed_nanos, Relaxed);
@@ -163,8 +158,10 @@ impl EndpointStats {
         let at = self.origin.nanos(now);
         let merged = self.window.merged(at);
         let quantile_us = |share| merged.quantile(share).map(micros);
-        let successes = self.successes.load(Relaxed);
-        let failures = self.failures.load(Relaxed);
+        let Results {
+            successes,
+            failures,
+        } = self.window.life();
         let cancelled = self.cancelled.load(Relaxed);
         let finished = successes + failures;
         let sum_us = self.elapsed_nanos.load(Relaxed) / 1_000;
@@ -177,7 +174,7 @@ impl EndpointStats {
             circuit_opened: self.circuit_opened.load(Relaxed),
             window_calls: merged.total,
             window_failures: merged.failures,
-            window_errors_percent: window_errors_percent(&merged),
+            window_errors_percent: percent(merged.failures, merged.total),
             life_errors_percent: percent(failures, finished),
             average_us: merged.average().map(micros),
             life_average_us: sum_us.checked_div(finished),
@@ -215,10 +212,6 @@ fn percent(part: u64, whole: u64) -> f64 {
     } else {
         part as f64 / whole as f64 * 100.0
     }
-}
-
-fn window_errors_percent(merged: &Merged) -> f64 {
-    percent(merged.failures.min(merged.total), merged.total)
 }
 
 #[cfg(test)]
