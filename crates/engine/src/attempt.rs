@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::operation::CorrelationId;
+
 /// The name of an endpoint within its source; its state survives a reload under it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(Arc<str>);
@@ -35,6 +37,12 @@ impl fmt::Display for EndpointId {
     }
 }
 
+impl serde::Serialize for EndpointId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
+    }
+}
+
 impl fmt::Debug for EndpointId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
@@ -45,16 +53,35 @@ impl fmt::Debug for EndpointId {
 /// endpoint's concurrency slot, which is given back when the last holder lets go.
 pub struct Marks {
     handed_over: AtomicBool,
+    /// Of the attempt around this one, where a source stands behind another source's endpoint.
+    outer: Option<Arc<Marks>>,
     _slot: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
 impl Marks {
     /// Fresh marks that keep `slot` until the last holder lets go.
     pub fn new(slot: Option<Box<dyn std::any::Any + Send + Sync>>) -> Arc<Self> {
+        Self::within(None, slot)
+    }
+
+    /// Marks of an attempt within another one, which are set together.
+    pub fn within(
+        outer: Option<Arc<Marks>>,
+        slot: Option<Box<dyn std::any::Any + Send + Sync>>,
+    ) -> Arc<Self> {
         Arc::new(Marks {
             handed_over: AtomicBool::new(false),
+            outer,
             _slot: slot,
         })
+    }
+
+    /// Says that bytes have left.
+    pub fn hand_over(&self) {
+        self.handed_over.store(true, Ordering::Release);
+        if let Some(outer) = &self.outer {
+            outer.hand_over();
+        }
     }
 
     /// Whether anything was handed to the back end.
@@ -82,6 +109,8 @@ pub struct Attempt<M = ()> {
     pub number: u32,
     /// When the attempt is cut; `None`: it is not.
     pub ends_at: Option<Instant>,
+    /// The call's id.
+    pub correlation_id: CorrelationId,
     marks: Option<Arc<Marks>>,
 }
 
@@ -93,6 +122,7 @@ impl<M> Attempt<M> {
         endpoint: EndpointId,
         number: u32,
         ends_at: Option<Instant>,
+        correlation_id: CorrelationId,
         marks: Option<Arc<Marks>>,
     ) -> Self {
         Attempt {
@@ -100,6 +130,7 @@ impl<M> Attempt<M> {
             endpoint,
             number,
             ends_at,
+            correlation_id,
             marks,
         }
     }
@@ -107,7 +138,7 @@ impl<M> Attempt<M> {
     /// To be called right before the first byte is handed to the back end.
     pub fn handed_over(&self) {
         if let Some(marks) = &self.marks {
-            marks.handed_over.store(true, Ordering::Release);
+            marks.hand_over();
         }
     }
 
@@ -136,6 +167,7 @@ impl<M> Attempt<M> {
             endpoint,
             number,
             ends_at,
+            correlation_id,
             marks,
         } = self;
         (
@@ -145,6 +177,7 @@ impl<M> Attempt<M> {
                 endpoint,
                 number,
                 ends_at,
+                correlation_id,
                 marks,
             },
         )

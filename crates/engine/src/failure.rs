@@ -114,6 +114,8 @@ pub struct Failure {
     pub sent: Sent,
     /// Not to be tried before this has passed, counted from the answer.
     pub retry_after: Option<Duration>,
+    /// The pool generation of the connection it happened on: failures of one generation weigh once.
+    pub generation: Option<u64>,
     /// The back end's own code (SQLSTATE, vendor number, HTTP status), for rules and readers.
     pub code: Option<Cow<'static, str>>,
     /// What happened, for a reader.
@@ -140,6 +142,7 @@ impl Failure {
             blame,
             sent: Sent::Maybe,
             retry_after: None,
+            generation: None,
             code: None,
             message: message.into(),
         }
@@ -249,6 +252,9 @@ pub enum Outcome {
     Failure(Failure),
     /// It neither worked nor failed (a cancelled statement): weighs nothing and is not repeated.
     Neutral,
+    /// The endpoint answered that the work belongs elsewhere and did nothing: the caller goes on with
+    /// another operation under the same account.
+    Redirect,
 }
 
 /// Turns the result of an attempt into an [`Outcome`]. Any closure of that form is one.

@@ -1,0 +1,282 @@
+//! Exactly one audit entry and one counted result per call, on every way out: the account is opened at
+//! the call's begin and settled when it ends or is dropped.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{Inner, Source};
+use crate::attempt::EndpointId;
+use crate::audit::{AttemptRecord, AuditEntry, CacheState, CallOutcome, Sink};
+use crate::event::EventKind;
+use crate::failure::{Failure, Sent};
+use crate::operation::{CorrelationId, Operation};
+use crate::rejection::Carried;
+
+/// Calls of a source by how they ended.
+#[derive(Debug, Default)]
+pub struct SourceCounts {
+    calls: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    rejected: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+/// The same as plain numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// All calls that ended.
+    pub calls: u64,
+    /// With a result.
+    pub succeeded: u64,
+    /// With a failure.
+    pub failed: u64,
+    /// Refused before a back end.
+    pub rejected: u64,
+    /// Left by their caller, or cancelled at the back end.
+    pub cancelled: u64,
+}
+
+impl SourceCounts {
+    /// The numbers now.
+    pub fn read(&self) -> Counts {
+        Counts {
+            calls: self.calls.load(Ordering::Relaxed),
+            succeeded: self.succeeded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+            cancelled: self.cancelled.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended<'a> {
+    /// With a result.
+    Success,
+    /// With a failure.
+    Failure(&'a Failure),
+    /// Refused, with the reason.
+    Rejected(&'a str),
+    /// Neither.
+    Neutral,
+}
+
+/// The account of one call. Dropping it unsettled counts the call as cancelled, or as panicked while a
+/// panic unwinds.
+pub struct Account<'a, M> {
+    inner: &'a Inner<M>,
+    operation: &'a Operation,
+    /// The call's id.
+    pub correlation_id: CorrelationId,
+    /// When the call was admitted.
+    pub began: Instant,
+    /// The failed attempts so far, and the last one if it succeeded.
+    pub(super) attempts: Vec<AttemptRecord>,
+    /// The endpoint used last.
+    pub(super) endpoint: Option<EndpointId>,
+    /// Attempts begun.
+    pub(super) begun: u32,
+    /// Why the endpoint was chosen, where there is something to say.
+    pub(super) route_reason: Option<&'static str>,
+    settled: bool,
+}
+
+impl<M: super::Member> Source<M> {
+    /// Opens the account of a call that a face runs on a leased connection.
+    pub fn account<'a>(&'a self, operation: &'a Operation) -> Account<'a, M> {
+        Account::open(&self.inner, operation, Instant::now())
+    }
+}
+
+impl<'a, M> Account<'a, M> {
+    pub(super) fn open(inner: &'a Inner<M>, operation: &'a Operation, now: Instant) -> Self {
+        let correlation_id = operation
+            .correlation_id
+            .unwrap_or_else(|| CorrelationId::draw(&inner.chance));
+        Account {
+            inner,
+            operation,
+            correlation_id,
+            began: now,
+            attempts: Vec::new(),
+            endpoint: None,
+            begun: 0,
+            route_reason: None,
+            settled: false,
+        }
+    }
+
+    /// Notes the endpoint that the call runs on.
+    pub fn on(&mut self, endpoint: EndpointId) {
+        self.begun += 1;
+        self.endpoint = Some(endpoint);
+    }
+
+    /// Whether anybody wants entries.
+    pub(super) fn is_audited(&self) -> bool {
+        self.inner.keeps_recent.load(Ordering::Acquire) || self.inner.sink.is_on()
+    }
+
+    /// Settles the account. Returns how long the call took.
+    pub fn settle(mut self, ended: &Ended<'_>) -> Duration {
+        self.write_down(ended, Instant::now())
+    }
+
+    /// Goes on where another call left off.
+    pub(super) fn take_over(&mut self, carried: Carried) {
+        self.correlation_id = carried.correlation_id;
+        self.began = carried.began;
+        self.attempts = carried.attempts;
+        self.begun = carried.begun;
+    }
+
+    /// Leaves the account open for another call.
+    pub(super) fn carry(mut self) -> Carried {
+        self.settled = true;
+        Carried {
+            began: self.began,
+            correlation_id: self.correlation_id,
+            attempts: std::mem::take(&mut self.attempts),
+            begun: self.begun,
+        }
+    }
+
+    pub(super) fn settle_at(mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
+        self.write_down(ended, now);
+        std::mem::take(&mut self.attempts)
+    }
+
+    fn write_down(&mut self, ended: &Ended<'_>, now: Instant) -> Duration {
+        self.settled = true;
+        let (outcome, count) = match ended {
+            Ended::Success => (CallOutcome::Success, &self.inner.counts.succeeded),
+            Ended::Failure(_) => (CallOutcome::Failure, &self.inner.counts.failed),
+            Ended::Rejected(_) => (CallOutcome::Rejected, &self.inner.counts.rejected),
+            Ended::Neutral => (CallOutcome::Neutral, &self.inner.counts.cancelled),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.note(outcome, ended, now)
+    }
+
+    fn note(&mut self, outcome: CallOutcome, ended: &Ended<'_>, now: Instant) -> Duration {
+        let inner = self.inner;
+        inner.counts.calls.fetch_add(1, Ordering::Relaxed);
+        let elapsed = now.saturating_duration_since(self.began);
+        if self.is_audited() {
+            let entry = Arc::new(self.entry(outcome, ended, elapsed));
+            if inner.keeps_recent.load(Ordering::Acquire) {
+                inner.recent.offer(Arc::clone(&entry));
+            }
+            inner.sink.offer(entry);
+        }
+        if inner.events.is_watched() {
+            inner.events.publish(EventKind::CallEnded {
+                operation: self.operation.name.to_string(),
+                endpoint: self.endpoint.clone(),
+                outcome: outcome.as_str(),
+                attempts: self.begun,
+                elapsed,
+            });
+        }
+        elapsed
+    }
+
+    fn entry(&self, outcome: CallOutcome, ended: &Ended<'_>, elapsed: Duration) -> AuditEntry {
+        let snapshot = self.inner.snapshot.load();
+        let (sent, reason) = match ended {
+            Ended::Success => (None, None),
+            Ended::Failure(failure) => (Some(failure.sent), Some(self.redacted(failure))),
+            Ended::Rejected(reason) => (Some(Sent::No), Some((*reason).to_owned())),
+            Ended::Neutral => (Some(Sent::Maybe), None),
+        };
+        AuditEntry {
+            correlation_id: self.correlation_id,
+            operation: self.operation.name.clone(),
+            source: Arc::clone(&self.inner.name).into(),
+            endpoint: self.endpoint.as_ref().map(EndpointId::shared),
+            succeeded: outcome == CallOutcome::Success,
+            outcome,
+            attempts: self.attempts.clone(),
+            elapsed_us: micros(elapsed),
+            failure_reason: reason,
+            started: started(elapsed),
+            safety: self.operation.safety,
+            sent,
+            policy_name: snapshot.policy.name.clone(),
+            policy_version: snapshot.policy.version,
+            route_reason: self.route_reason.map(Cow::Borrowed),
+            cache: CacheState::Off,
+        }
+    }
+
+    fn redacted(&self, failure: &Failure) -> String {
+        self.inner.redacted(failure)
+    }
+
+    /// Writes an attempt down: failed ones always, since errors carry them; good ones if somebody
+    /// wants entries.
+    pub(super) fn attempted(
+        &mut self,
+        endpoint: &EndpointId,
+        elapsed: Duration,
+        failure: Option<&Failure>,
+    ) {
+        if failure.is_none() && !self.is_audited() {
+            return;
+        }
+        self.attempts.push(AttemptRecord {
+            endpoint: endpoint.shared(),
+            number: self.begun,
+            succeeded: failure.is_none(),
+            duration_us: micros(elapsed),
+            category: failure.map(|failure| failure.category),
+            code: failure.and_then(|failure| failure.code.clone()),
+            message: failure.map(|failure| Cow::Owned(self.redacted(failure))),
+            sent: failure.map(|failure| failure.sent),
+            started: started(elapsed),
+        });
+    }
+}
+
+impl<M> Inner<M> {
+    /// What happened, for a reader, without secrets and literals.
+    pub(super) fn redacted(&self, failure: &Failure) -> String {
+        let text = failure.to_string();
+        match self.snapshot.load().policy.audit.redact {
+            true => self.redactor.redact(&text).into_owned(),
+            false => text,
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// When something began that has taken `elapsed`: wall time only labels.
+fn started(elapsed: Duration) -> jiff::Timestamp {
+    let now = jiff::Timestamp::now();
+    now.checked_sub(elapsed).unwrap_or(now)
+}
+
+impl<M> Drop for Account<'_, M> {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        self.inner.counts.cancelled.fetch_add(1, Ordering::Relaxed);
+        let outcome = if std::thread::panicking() {
+            CallOutcome::Panicked
+        } else {
+            CallOutcome::Cancelled
+        };
+        self.note(outcome, &Ended::Neutral, Instant::now());
+    }
+}

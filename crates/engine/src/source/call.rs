@@ -1,0 +1,381 @@
+//! The path of a call: admission, choice of an endpoint, attempt, and what follows a failure.
+
+mod admission;
+mod attempt;
+mod decision;
+mod whole_calls;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::candidates::Filter;
+use super::{Account, Ended, Inner, Member, Need, Source};
+use crate::attempt::{Attempt, EndpointId, Marks};
+use crate::endpoint::Endpoint;
+use crate::failure::{Classify, Failure};
+use crate::operation::{CorrelationId, Operation};
+use crate::rejection::{CallError, CallErrorKind, Carried, Rejection, Stopped};
+use attempt::AttemptEnd;
+use decision::{Failed, Progress};
+
+/// What a face asks of the way to an endpoint. The default asks for nothing.
+pub struct Route<'a, M> {
+    /// The role it needs; `None`: by the operation's safety and the policy.
+    pub need: Option<Need>,
+    /// Leaves endpoints out.
+    pub filter: Option<Filter<'a, M>>,
+    /// Whether the work reports by [`Attempt::handed_over`] when bytes leave. If not, every attempt
+    /// counts as handed over from its beginning.
+    pub tracks: bool,
+    /// How long the work may go on after the attempt's limit, to cancel at the back end and wait for
+    /// the proof.
+    pub grace: Duration,
+    /// Why this way, for the audit entry.
+    pub reason: Option<&'static str>,
+    /// The attempt around this call, where the source stands behind another source's endpoint.
+    pub outer: Option<Arc<Marks>>,
+    /// The account of a redirected call that goes on with this one.
+    pub carried: Option<Carried>,
+}
+
+impl<M> Default for Route<'_, M> {
+    fn default() -> Self {
+        Route {
+            need: None,
+            filter: None,
+            tracks: false,
+            grace: Duration::ZERO,
+            reason: None,
+            outer: None,
+            carried: None,
+        }
+    }
+}
+
+impl<M> fmt::Debug for Route<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route")
+            .field("need", &self.need)
+            .field("tracks", &self.tracks)
+            .finish()
+    }
+}
+
+/// A result with where it came from.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// The result.
+    pub value: T,
+    /// The endpoint that gave it.
+    pub endpoint: EndpointId,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The call's id.
+    pub correlation_id: CorrelationId,
+    /// The whole call.
+    pub elapsed: Duration,
+    /// The policy it ran under.
+    pub policy_version: u64,
+    /// Health or lag had excluded every endpoint; the least bad answered.
+    pub last_resort: bool,
+    /// The source's epoch: it rises with every change of the primary.
+    pub epoch: u64,
+}
+
+/// Something held on an endpoint for longer than one call. Its concurrency slot is given back when it
+/// is dropped.
+#[derive(Debug)]
+pub struct Leased<T> {
+    /// What is held.
+    pub value: T,
+    /// The endpoint it is held on.
+    pub endpoint: EndpointId,
+    _slot: Option<Arc<Marks>>,
+}
+
+impl<T> Leased<T> {
+    /// Takes the value out; the slot is held by the rest.
+    pub fn split(self) -> (T, Leased<()>) {
+        let Leased {
+            value,
+            endpoint,
+            _slot,
+        } = self;
+        (
+            value,
+            Leased {
+                value: (),
+                endpoint,
+                _slot,
+            },
+        )
+    }
+}
+
+impl<M: Member> Source<M> {
+    /// Ends the account of a redirected call that does not go on.
+    pub fn settle_carried(&self, operation: &Operation, carried: Carried, failure: &Failure) {
+        let mut account = Account::open(&self.inner, operation, carried.began);
+        account.take_over(carried);
+        account.settle(&Ended::Failure(failure));
+    }
+
+    /// Runs one-shot work that may be repeated elsewhere: chooses an endpoint, runs the closure under
+    /// the policy's limits, and repeats it where that is safe and allowed.
+    ///
+    /// `classify` says what a result means; a closure of the form `|result| -> Outcome` is enough.
+    ///
+    /// # Errors
+    /// [`CallError`] says whether it was refused or failed, with every attempt.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the attempt in flight: it decides nothing in circuit and budget, and
+    /// every permit comes back.
+    pub async fn call<T, E, F, Fut>(
+        &self,
+        operation: &Operation,
+        classify: &impl Classify<T, E>,
+        work: F,
+    ) -> Result<T, CallError<E>>
+    where
+        F: Fn(Attempt<M>) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, E>> + Send,
+        T: Send,
+        E: Send + fmt::Display,
+    {
+        self.call_on(operation, Route::default(), classify, work)
+            .await
+            .map(|done| done.value)
+    }
+
+    /// Like [`call`](Source::call) with what a face asks of the way, and says where the result came
+    /// from.
+    ///
+    /// # Errors
+    /// As [`call`](Source::call).
+    pub async fn call_on<T, E, F, Fut>(
+        &self,
+        operation: &Operation,
+        route: Route<'_, M>,
+        classify: &impl Classify<T, E>,
+        work: F,
+    ) -> Result<Done<T>, CallError<E>>
+    where
+        F: Fn(Attempt<M>) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, E>> + Send,
+        T: Send,
+        E: Send + fmt::Display,
+    {
+        let now = Instant::now();
+        let mut run = Run::open(&self.inner, operation, route, now);
+        let _place = match run.admit(now).await {
+            Ok(place) => place,
+            Err(rejection) => return Err(run.reject(rejection)),
+        };
+        loop {
+            let begun = match run.begin_attempt().await {
+                Ok(begun) => begun,
+                Err(stop) => return Err(run.stop(stop)),
+            };
+            match run.attempt(begun, classify, &work).await {
+                AttemptEnd::Success(value, endpoint) => return Ok(run.succeed(value, &endpoint)),
+                AttemptEnd::Neutral(error) => return Err(run.neutral(error)),
+                AttemptEnd::Redirect(error) => return Err(run.redirect(error)),
+                AttemptEnd::Failure(failed) => {
+                    if let Some(stop) = run.after(failed).await {
+                        return Err(run.stop(stop));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gets something that is held on an endpoint for longer than one call: a transaction, a
+    /// subscription, a stream. What the closure returns is held until the lease is dropped.
+    ///
+    /// # Errors
+    /// As [`call`](Source::call); the account is that of getting it.
+    pub async fn lease<T, E, F, Fut>(
+        &self,
+        operation: &Operation,
+        route: Route<'_, M>,
+        classify: &impl Classify<(T, Option<Arc<Marks>>), E>,
+        work: F,
+    ) -> Result<Leased<T>, CallError<E>>
+    where
+        F: Fn(Attempt<M>) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, E>> + Send,
+        T: Send,
+        E: Send + fmt::Display,
+    {
+        let route = Route {
+            tracks: true,
+            ..route
+        };
+        let held = |attempt: Attempt<M>| {
+            let slot = attempt.hold();
+            let getting = work(attempt);
+            async move { getting.await.map(|value| (value, slot)) }
+        };
+        let done = self.call_on(operation, route, classify, held).await?;
+        let (value, slot) = done.value;
+        Ok(Leased {
+            value,
+            endpoint: done.endpoint,
+            _slot: slot,
+        })
+    }
+}
+
+/// One call on its way.
+struct Run<'a, M: Member, E> {
+    inner: &'a Inner<M>,
+    operation: &'a Operation,
+    route: Route<'a, M>,
+    account: Account<'a, M>,
+    /// When the whole call ends; `None`: never.
+    ends_at: Option<Instant>,
+    /// The whole call's limit, from which attempts take their share.
+    deadline: Option<Duration>,
+    progress: Progress<E>,
+    last_resort: bool,
+    epoch: u64,
+    policy_version: u64,
+}
+
+/// Why a call goes no further.
+enum Stop {
+    /// Refused; nothing, or nothing more, was tried.
+    Rejected(Rejection),
+    /// No further attempt.
+    Stopped(Stopped),
+}
+
+impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
+    fn open(
+        inner: &'a Inner<M>,
+        operation: &'a Operation,
+        mut route: Route<'a, M>,
+        now: Instant,
+    ) -> Self {
+        let policy = &inner.snapshot.load().policy;
+        let deadline = operation.deadline.or(policy.retry.deadline);
+        let mut account = Account::open(inner, operation, now);
+        account.route_reason = route.reason;
+        if let Some(carried) = route.carried.take() {
+            account.take_over(carried);
+        }
+        Run {
+            inner,
+            operation,
+            route,
+            account,
+            // A deadline too far away for the clock is none.
+            ends_at: deadline.and_then(|deadline| now.checked_add(deadline)),
+            deadline,
+            progress: Progress::default(),
+            last_resort: false,
+            epoch: 0,
+            policy_version: policy.version,
+        }
+    }
+
+    fn succeed<T>(mut self, value: T, endpoint: &Endpoint) -> Done<T> {
+        let now = Instant::now();
+        self.progress.whole_calls.settle(false, now);
+        let done = Done {
+            value,
+            endpoint: endpoint.id.clone(),
+            attempts: self.account.begun,
+            correlation_id: self.account.correlation_id,
+            elapsed: now.saturating_duration_since(self.account.began),
+            policy_version: self.policy_version,
+            last_resort: self.last_resort,
+            epoch: self.epoch,
+        };
+        self.account.settle_at(&Ended::Success, now);
+        done
+    }
+
+    fn neutral(self, error: E) -> CallError<E> {
+        let id = self.account.correlation_id;
+        let attempts = self.account.settle_at(&Ended::Neutral, Instant::now());
+        CallError::new(CallErrorKind::Neutral(error), attempts, id)
+    }
+
+    fn redirect(self, error: E) -> CallError<E> {
+        let id = self.account.correlation_id;
+        let carried = self.account.carry();
+        CallError::new(CallErrorKind::Redirected { error, carried }, Vec::new(), id)
+    }
+
+    fn reject(self, rejection: Rejection) -> CallError<E> {
+        let id = self.account.correlation_id;
+        let ended = Ended::Rejected(rejection.reason.as_str());
+        let attempts = self.account.settle_at(&ended, Instant::now());
+        CallError::new(CallErrorKind::Rejected(rejection), attempts, id)
+    }
+
+    fn stop(mut self, stop: Stop) -> CallError<E> {
+        let (stopped, rejection) = match stop {
+            Stop::Rejected(rejection) => (Stopped::Circuit, Some(rejection)),
+            Stop::Stopped(stopped) => (stopped, None),
+        };
+        // The budget's refusal hands the first error on, everything else the last.
+        let failed = match stopped {
+            Stopped::Budget => self
+                .progress
+                .first
+                .take()
+                .or_else(|| self.progress.last.take()),
+            _ => self
+                .progress
+                .last
+                .take()
+                .or_else(|| self.progress.first.take()),
+        };
+        match (failed, rejection) {
+            (Some(failed), rejection) => self.fail(failed, stopped, rejection),
+            (None, Some(rejection)) => self.reject(rejection),
+            (None, None) => self.reject(deadline_passed()),
+        }
+    }
+
+    fn fail(
+        mut self,
+        failed: Failed<E>,
+        stopped: Stopped,
+        rejection: Option<Rejection>,
+    ) -> CallError<E> {
+        let now = Instant::now();
+        let weighs = failed.failure.weight(1) > 0;
+        self.progress.whole_calls.settle(weighs, now);
+        let id = self.account.correlation_id;
+        let attempts = self
+            .account
+            .settle_at(&Ended::Failure(&failed.failure), now);
+        let Failed { error, failure, .. } = failed;
+        CallError::new(
+            CallErrorKind::Failed {
+                error,
+                failure,
+                stopped,
+                rejection,
+            },
+            attempts,
+            id,
+        )
+    }
+}
+
+fn deadline_passed() -> Rejection {
+    Rejection::new(
+        crate::rejection::Reason::DeadlineExceeded,
+        None,
+        "the deadline passed before anything was tried; give the call more time",
+    )
+}

@@ -1,0 +1,108 @@
+//! Before the first attempt: drain, deadline, rate, queue, budget.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Member, Run, deadline_passed};
+use crate::policy::{LimitSettings, OverRate};
+use crate::queue::{Place, QueueRefusal};
+use crate::rejection::{Reason, Rejection};
+
+impl<M: Member, E: fmt::Display> Run<'_, M, E> {
+    /// Lets the call in, or says why not. The place is held to the call's end.
+    pub(super) async fn admit(&mut self, now: Instant) -> Result<Option<Place>, Rejection> {
+        if self.inner.draining.load(Ordering::Acquire) {
+            return Err(draining());
+        }
+        if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
+            return Err(deadline_passed());
+        }
+        let policy = std::sync::Arc::clone(&self.inner.snapshot.load().policy);
+        let limits = &policy.limits;
+        if let Some(rate) = limits.rate {
+            self.take_rate(limits, rate, now).await?;
+        }
+        let place = match self.inner.queue.try_enter(limits.concurrency) {
+            Some(place) => place,
+            None => self.queue(limits).await?,
+        };
+        if let Some(budget) = &policy.retry.budget {
+            self.inner.budget.deposit(budget, now);
+        }
+        Ok(Some(place))
+    }
+
+    async fn take_rate(
+        &self,
+        limits: &LimitSettings,
+        rate: f64,
+        now: Instant,
+    ) -> Result<(), Rejection> {
+        let burst = burst(limits, rate);
+        let give_up = now + limits.queue_wait;
+        let mut now = now;
+        loop {
+            let Err(retry_in) = self.inner.rate.take(rate, burst, now) else {
+                return Ok(());
+            };
+            let due = now + retry_in;
+            let too_late = due > give_up || self.ends_at.is_some_and(|end| due >= end);
+            if limits.over_rate != OverRate::Queue || too_late {
+                return Err(Rejection::new(
+                    Reason::RateLimited,
+                    Some(retry_in),
+                    format!("over {rate} calls per second; try again in {retry_in:?}"),
+                ));
+            }
+            tokio::time::sleep_until(due).await;
+            now = Instant::now();
+        }
+    }
+
+    async fn queue(&self, limits: &LimitSettings) -> Result<Place, Rejection> {
+        let entered = self
+            .inner
+            .queue
+            .enter(limits, self.operation.priority, self.ends_at)
+            .await;
+        entered.map_err(|refusal| match refusal {
+            QueueRefusal::Full { depth } => Rejection::new(
+                Reason::QueueFull,
+                Some(limits.queue_wait),
+                format!("{depth} calls wait already; send less or raise limits.queue_depth"),
+            ),
+            QueueRefusal::Timeout { waited } => Rejection::new(
+                Reason::QueueTimeout,
+                Some(limits.queue_wait),
+                format!(
+                    "no place was free within {waited:?}; send less or raise limits.concurrency"
+                ),
+            ),
+            QueueRefusal::Deadline => deadline_passed(),
+            QueueRefusal::Paused => Rejection::new(
+                Reason::Paused,
+                Some(Duration::from_secs(1)),
+                "the source is paused by its operator; try again after it was resumed",
+            ),
+            QueueRefusal::Closed => draining(),
+        })
+    }
+}
+
+pub(super) fn burst(limits: &LimitSettings, rate: f64) -> u32 {
+    // One second's worth, at least one.
+    limits
+        .burst
+        .unwrap_or_else(|| rate.ceil().clamp(1.0, f64::from(u32::MAX)) as u32)
+}
+
+fn draining() -> Rejection {
+    Rejection::new(
+        Reason::Draining,
+        None,
+        "the source is being drained and takes no new calls; use another instance",
+    )
+}

@@ -1,0 +1,13 @@
+//! The engine over scripted back ends.
+
+mod calls;
+
+use mainstay_engine::{Failure, Outcome};
+
+/// A failure says all about itself.
+fn classify<T>(result: &Result<T, Failure>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Success,
+        Err(failure) => Outcome::Failure(failure.clone()),
+    }
+}
