@@ -157,6 +157,8 @@ pub struct Detail {
     pub hint: Option<String>,
     /// The endpoint it happened on.
     pub endpoint: Option<Arc<str>>,
+    /// Attempts made, where a proxy made them.
+    pub attempts: Vec<mainstay_engine::audit::AttemptRecord>,
     /// The call's correlation id, where it is known.
     pub correlation_id: Option<mainstay_engine::CorrelationId>,
     /// Constraint, column, table or position that the database named.
@@ -173,6 +175,7 @@ impl SqlError {
                 verdict: Verdict::None,
                 hint: None,
                 endpoint: None,
+                attempts: Vec::new(),
                 correlation_id: None,
                 place: Vec::new(),
             }),

@@ -9,6 +9,7 @@ pub mod database;
 pub mod dialect;
 pub mod error;
 pub mod plain;
+pub mod proxy;
 pub mod schema;
 pub mod statement;
 pub mod stream;
@@ -23,6 +24,7 @@ pub use database::{
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};
 pub use plain::Plain;
+pub use proxy::{DataProxy, DataProxyBuilder, TransactionLimits};
 pub use schema::Schema;
 pub use statement::{Class, Classifier, Kind, split_script};
 pub use stream::{Batch, BatchMax, RowStream};

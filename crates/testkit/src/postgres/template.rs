@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::installation::{Installation, run};
 
 /// Raised when the arguments of `initdb` change, so that an older template is not taken.
-const REVISION: u32 = 2;
+const REVISION: u32 = 1;
 
 /// The template's folder, made if it is not there yet. Blocks; safe against other processes.
 pub(crate) fn template(installation: &Installation, base: &Path) -> Result<PathBuf> {
@@ -42,7 +42,7 @@ pub(crate) fn init(installation: &Installation, data: &Path) -> Result<()> {
             "--encoding=UTF8",
             "--locale=C",
         ])
-        .args(["--no-sync", "--no-instructions", "--wal-segsize=1"])
+        .args(["--no-sync", "--no-instructions"])
         .arg("--pgdata")
         .arg(data))
 }

@@ -1,0 +1,51 @@
+//! Questions to the catalog through the source.
+
+use std::time::Duration;
+
+use mainstay_engine::{Attempt, Operation, Route};
+
+use super::{DataProxy, Member, errors};
+use crate::catalog::{Describe, Description};
+use crate::database::Scope;
+use crate::error::SqlError;
+
+impl DataProxy {
+    pub(super) async fn describe_once(
+        &self,
+        what: &Describe,
+        scope: Scope,
+    ) -> Result<Description, SqlError> {
+        let mut operation = Operation::read("describe");
+        if let Some(attempt) = &scope.attempt {
+            operation.correlation_id = Some(attempt.correlation_id);
+            operation.deadline = attempt.left(tokio::time::Instant::now());
+        }
+        let route = Route {
+            tracks: true,
+            grace: Duration::ZERO,
+            outer: scope.attempt.as_ref().and_then(Attempt::hold),
+            ..Route::default()
+        };
+        let work = |attempt: Attempt<Member>| {
+            let (member, attempt) = attempt.split();
+            async move {
+                member
+                    .describe(
+                        what,
+                        Scope {
+                            attempt: Some(attempt),
+                        },
+                    )
+                    .await
+            }
+        };
+        let done = self
+            .source()
+            .call_on(&operation, route, &errors::classify, work)
+            .await;
+        match done {
+            Ok(done) => Ok(done.value),
+            Err(error) => Err(errors::from_parts(error.into_parts(), operation.safety)),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Streams through the source: the first batch belongs to the call and may be tried again; from then on
+//! the stream holds its endpoint, and a break counts against it.
+
+use std::time::Duration;
+
+use mainstay_engine::source::Leased;
+use mainstay_engine::{Attempt, EndpointId, Route, Source};
+
+use super::{DataProxy, Member, WRITE_GRACE, errors};
+use crate::database::{Access, BoxFuture, Meta, Request, Scope};
+use crate::error::SqlError;
+use crate::stream::{Batch, Batches, RowStream};
+
+impl DataProxy {
+    pub(super) async fn stream_request(
+        &self,
+        request: &Request,
+        scope: Scope,
+    ) -> Result<RowStream, SqlError> {
+        self.refuse_unavailable(&request.options)?;
+        let operation = self.operation(request, request.safety, &scope);
+        let wanted = self.wanted(&request.options, request.safety).await;
+        let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
+        let route = Route {
+            need: wanted.need(request.options.read_from, request.access),
+            filter: wanted.filters().then_some(&filter),
+            tracks: true,
+            grace: if request.access == Access::ReadWrite {
+                WRITE_GRACE
+            } else {
+                Duration::ZERO
+            },
+            reason: wanted.reason(),
+            outer: scope.attempt.as_ref().and_then(Attempt::hold),
+            carried: None,
+        };
+        let work = |attempt: Attempt<Member>| {
+            let (member, attempt) = attempt.split();
+            let correlation_id = attempt.correlation_id;
+            let number = attempt.number;
+            async move {
+                let mut stream = member
+                    .stream(
+                        request,
+                        Scope {
+                            attempt: Some(attempt),
+                        },
+                    )
+                    .await?;
+                let first = stream.next().await?;
+                stream.meta.correlation_id = Some(correlation_id);
+                stream.meta.attempts = number;
+                Ok((stream, first))
+            }
+        };
+        let leased = self
+            .source()
+            .lease(&operation, route, &errors::classify, work)
+            .await;
+        match leased {
+            Ok(leased) => Ok(self.hand_on(leased)),
+            Err(error) => Err(errors::from_parts(error.into_parts(), request.safety)),
+        }
+    }
+
+    fn hand_on(&self, leased: Leased<(RowStream, Option<Batch>)>) -> RowStream {
+        let endpoint = leased.endpoint.clone();
+        let (parts, held) = leased.split();
+        let (stream, first) = parts;
+        let columns = stream.columns.clone();
+        let meta = Meta {
+            endpoint: Some(endpoint.shared()),
+            cache: "off",
+            policy_version: self.source().snapshot().policy.version,
+            ..stream.meta.clone()
+        };
+        let ended = first.is_none();
+        let batches = Held {
+            source: self.source().clone(),
+            endpoint,
+            stream,
+            first,
+            ended,
+            _held: held,
+        };
+        RowStream::new(columns, meta, Box::new(batches))
+    }
+}
+
+/// The rest of a stream with the endpoint it holds.
+struct Held {
+    source: Source<Member>,
+    endpoint: EndpointId,
+    stream: RowStream,
+    first: Option<Batch>,
+    ended: bool,
+    _held: Leased<()>,
+}
+
+impl Batches for Held {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
+        Box::pin(async move {
+            if let Some(first) = self.first.take() {
+                return Ok(Some(first));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let next = self.stream.next().await;
+            match &next {
+                Ok(Some(_)) => {}
+                Ok(None) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    self.source.blame(&self.endpoint, error.failure());
+                }
+            }
+            next.map_err(|mut error| {
+                error
+                    .detail_mut()
+                    .endpoint
+                    .get_or_insert_with(|| self.endpoint.shared());
+                error
+            })
+        })
+    }
+}

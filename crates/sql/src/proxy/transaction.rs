@@ -1,0 +1,326 @@
+//! Transactions through the source: begin pins an endpoint, and every statement has its own account.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mainstay_engine::source::{Ended, Leased};
+use mainstay_engine::{Attempt, EndpointId, Name, Need, Operation, Route, Safety};
+use tokio::time::Instant;
+
+use super::{DataProxy, Member, WRITE_GRACE, errors, operation};
+use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
+use crate::error::{Code, SqlError, Verdict};
+use crate::transaction::{Begin, Transaction};
+
+impl DataProxy {
+    pub(super) async fn begin_transaction(
+        &self,
+        begin: &Begin,
+        scope: Scope,
+    ) -> Result<Box<dyn Transaction>, SqlError> {
+        self.refuse_unavailable(&begin.options)?;
+        let counted = Counted::enter(self)?;
+        // Nothing can have been written by BEGIN itself, so it may be tried again like a read.
+        let operation = operation("begin".into(), Safety::Read, &begin.options, &scope);
+        let wanted = self.wanted(&begin.options, Safety::Read).await;
+        let is_write = begin.access == Access::ReadWrite;
+        let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
+        let need = match is_write {
+            true => Some(Need::Primary),
+            false => wanted.need(begin.options.read_from, begin.access),
+        };
+        let route = Route {
+            need,
+            filter: (!is_write && wanted.filters()).then_some(&filter),
+            tracks: true,
+            grace: Duration::ZERO,
+            reason: wanted.reason(),
+            outer: scope.attempt.as_ref().and_then(Attempt::hold),
+            carried: None,
+        };
+        let work = |attempt: Attempt<Member>| {
+            let (member, attempt) = attempt.split();
+            async move {
+                member
+                    .begin(
+                        begin,
+                        Scope {
+                            attempt: Some(attempt),
+                        },
+                    )
+                    .await
+            }
+        };
+        let leased = self
+            .source()
+            .lease(&operation, route, &errors::classify, work)
+            .await;
+        let leased = match leased {
+            Ok(leased) => leased,
+            Err(error) => return Err(errors::from_parts(error.into_parts(), Safety::Read)),
+        };
+        let endpoint = leased.endpoint.clone();
+        let (inner, held) = leased.split();
+        let epoch = self.source().snapshot().epoch;
+        Ok(Box::new(Pinned {
+            proxy: self.clone(),
+            inner: Some(inner),
+            endpoint,
+            options: begin.options.clone(),
+            is_write,
+            wrote: false,
+            epoch,
+            last_used: Instant::now(),
+            _held: held,
+            _counted: counted,
+        }))
+    }
+}
+
+/// One of the transactions that a source may have open at once.
+struct Counted(DataProxy);
+
+impl Counted {
+    fn enter(proxy: &DataProxy) -> Result<Self, SqlError> {
+        let open = proxy.shared.transactions.fetch_add(1, Ordering::AcqRel);
+        let counted = Counted(proxy.clone());
+        if open < proxy.shared.limits.count {
+            return Ok(counted);
+        }
+        Err(SqlError::caller(
+            Code::QueueFull,
+            format!("{open} transactions are open, as many as allowed"),
+            "end some, or raise transactions_max",
+        ))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.transactions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct Pinned {
+    proxy: DataProxy,
+    /// `None`: it is gone.
+    inner: Option<Box<dyn Transaction>>,
+    endpoint: EndpointId,
+    options: Options,
+    is_write: bool,
+    wrote: bool,
+    /// Of the primary it was begun on.
+    epoch: u64,
+    last_used: Instant,
+    _held: Leased<()>,
+    _counted: Counted,
+}
+
+fn lost(why: &str) -> SqlError {
+    SqlError::caller(
+        Code::TransactionLost,
+        format!("the transaction is gone: {why}; nothing of it was committed"),
+        "begin it again from its first statement",
+    )
+}
+
+impl Pinned {
+    /// What to run on, unless the transaction is gone.
+    fn alive(&mut self) -> Result<&mut Box<dyn Transaction>, SqlError> {
+        let idle = self.last_used.elapsed();
+        let limit = self.proxy.shared.limits.idle;
+        if idle > limit {
+            self.inner = None;
+            return Err(lost(&format!("it was idle for longer than {limit:?}")));
+        }
+        let snapshot = self.proxy.source().snapshot();
+        if self.is_write && snapshot.epoch != self.epoch {
+            let still = snapshot
+                .primary()
+                .is_some_and(|p| p.endpoint.id == self.endpoint);
+            if !still {
+                self.inner = None;
+                return Err(lost("its endpoint is not primary any more"));
+            }
+            self.epoch = snapshot.epoch;
+        }
+        self.last_used = Instant::now();
+        self.inner
+            .as_mut()
+            .ok_or_else(|| lost("an earlier error ended it"))
+    }
+
+    fn limit(&self, options: &Options) -> Duration {
+        let policy = &self.proxy.source().snapshot().policy;
+        // Not cut to half the deadline: there is no other endpoint to leave time for.
+        let own = options.deadline.or(policy.retry.attempt_timeout);
+        own.unwrap_or(Duration::from_secs(30))
+    }
+
+    fn operation(&self, name: Name, safety: Safety, options: &Options) -> Operation {
+        let mut operation = operation(name, safety, options, &Scope::default());
+        operation.correlation_id = operation.correlation_id.or(self.options.correlation_id);
+        operation
+    }
+
+    async fn statement(&mut self, request: &Request) -> Result<Answer, SqlError> {
+        let proxy = self.proxy.clone();
+        let endpoint = self.endpoint.clone();
+        let operation = self.operation(request.name.clone(), request.safety, &request.options);
+        let mut account = proxy.source().account(&operation);
+        account.on(endpoint.clone());
+        let correlation_id = account.correlation_id;
+        let limit = self.limit(&request.options);
+        let alive = match self.alive() {
+            Ok(alive) => alive,
+            Err(error) => {
+                account.settle(&Ended::Rejected(error.code().as_str()));
+                return Err(error);
+            }
+        };
+        let ran = tokio::time::timeout(limit, alive.run(request)).await;
+        let result = ran.unwrap_or_else(|_| {
+            Err(lost(&format!(
+                "a statement gave no answer within {limit:?}"
+            )))
+        });
+        self.wrote |= !request.safety.is_read();
+        let timed_out = result
+            .as_ref()
+            .is_err_and(|e| e.code() == Code::TransactionLost);
+        match result {
+            Ok(mut answer) => {
+                answer.meta.elapsed = account.settle(&Ended::Success);
+                answer.meta.endpoint = Some(endpoint.shared());
+                answer.meta.attempts = 1;
+                answer.meta.cache = "off";
+                answer.meta.correlation_id = Some(correlation_id);
+                answer.meta.policy_version = proxy.source().snapshot().policy.version;
+                Ok(answer)
+            }
+            Err(mut error) => {
+                account.settle(&Ended::Failure(error.failure()));
+                if error.detail().verdict == Verdict::LeaseLost || timed_out {
+                    self.inner = None;
+                    proxy.source().blame(&endpoint, error.failure());
+                    error.detail_mut().code = Code::TransactionLost;
+                }
+                error
+                    .detail_mut()
+                    .endpoint
+                    .get_or_insert_with(|| endpoint.shared());
+                error.detail_mut().correlation_id = Some(correlation_id);
+                Err(error)
+            }
+        }
+    }
+
+    async fn savepoints(&mut self, what: Savepoint<'_>) -> Result<(), SqlError> {
+        let alive = self.alive()?;
+        match what {
+            Savepoint::Set(name) => alive.savepoint(name).await,
+            Savepoint::Back(name) => alive.rollback_to(name).await,
+            Savepoint::Forget(name) => alive.release(name).await,
+        }
+    }
+
+    async fn end(mut self: Box<Self>) -> Result<Answer, SqlError> {
+        let safety = if self.wrote {
+            Safety::Write
+        } else {
+            Safety::Read
+        };
+        let operation = self.operation("commit".into(), safety, &self.options.clone());
+        let proxy = self.proxy.clone();
+        let mut account = proxy.source().account(&operation);
+        account.on(self.endpoint.clone());
+        let correlation_id = account.correlation_id;
+        if let Err(error) = self.alive() {
+            account.settle(&Ended::Rejected(error.code().as_str()));
+            return Err(error);
+        }
+        let Some(inner) = self.inner.take() else {
+            return Err(lost("an earlier error ended it"));
+        };
+        let limit = self.limit(&self.options) + WRITE_GRACE;
+        let ended = tokio::time::timeout(limit, inner.commit()).await;
+        let result = ended.unwrap_or_else(|_| Err(commit_unanswered(limit)));
+        match result {
+            Ok(mut answer) => {
+                if self.wrote {
+                    proxy
+                        .note_write(&self.options, self.endpoint.as_str())
+                        .await;
+                }
+                answer.meta.elapsed = account.settle(&Ended::Success);
+                answer.meta.endpoint = Some(self.endpoint.shared());
+                answer.meta.attempts = 1;
+                answer.meta.cache = "off";
+                answer.meta.correlation_id = Some(correlation_id);
+                Ok(answer)
+            }
+            Err(mut error) => {
+                account.settle(&Ended::Failure(error.failure()));
+                error
+                    .detail_mut()
+                    .endpoint
+                    .get_or_insert_with(|| self.endpoint.shared());
+                error.detail_mut().correlation_id = Some(correlation_id);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn commit_unanswered(limit: Duration) -> SqlError {
+    use mainstay_engine::{Category, Failure};
+    let message = format!("COMMIT gave no answer within {limit:?}");
+    SqlError::new(
+        Code::OutcomeUnknown,
+        Failure::new(Category::Timeout, message),
+    )
+    .hint("it may or may not have been committed; look before you do it again")
+}
+
+enum Savepoint<'a> {
+    Set(&'a str),
+    Back(&'a str),
+    Forget(&'a str),
+}
+
+impl Transaction for Pinned {
+    fn run<'a>(&'a mut self, request: &'a Request) -> BoxFuture<'a, Result<Answer, SqlError>> {
+        Box::pin(self.statement(request))
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<(), SqlError>> {
+        Box::pin(self.savepoints(Savepoint::Set(name)))
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<(), SqlError>> {
+        Box::pin(self.savepoints(Savepoint::Back(name)))
+    }
+
+    fn release<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<(), SqlError>> {
+        Box::pin(self.savepoints(Savepoint::Forget(name)))
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<Answer, SqlError>> {
+        Box::pin(self.end())
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<(), SqlError>> {
+        Box::pin(async move {
+            match self.inner.take() {
+                Some(inner) => inner.rollback().await,
+                // It was rolled back when it was lost.
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn endpoint(&self) -> Option<Arc<str>> {
+        Some(self.endpoint.shared())
+    }
+}
