@@ -65,7 +65,12 @@ pub(crate) const CONNECTION_KEYS: &[ConnectionKey] = &[
         "name or address of the server",
         "\"db1.internal\"",
     ),
-    of("port", ConnectionKind::Port, "its port", "5432"),
+    of(
+        "port",
+        ConnectionKind::Port,
+        "its port, from 1 to 65535",
+        "5432",
+    ),
     of(
         "database",
         ConnectionKind::Text,

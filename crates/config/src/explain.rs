@@ -188,7 +188,11 @@ fn policy(lines: &mut Vec<Explained>, layered: &Layered<'_>, policy: &Policy) {
         let derived = layered.derive(key, policy);
         let path = format!("policy.{}", key.path);
         let mark = derived.mark.as_ref();
-        lines.push(line(path, derived.value.to_string(), &derived.layer, mark));
+        let value = match (derived.value, key.off) {
+            (Setting::Off, Some(word)) => word.to_owned(),
+            (value, _) => value.to_string(),
+        };
+        lines.push(line(path, value, &derived.layer, mark));
     }
 }
 
@@ -203,6 +207,9 @@ fn line(path: String, value: String, layer: &str, mark: Option<&Mark>) -> Explai
         value,
         layer: layer.to_owned(),
         origin: origin.to_string(),
-        line: mark.map(|mark| mark.line).filter(|line| *line > 0),
+        line: mark
+            .filter(|mark| mark.origin != Origin::BuiltIn)
+            .map(|mark| mark.line)
+            .filter(|line| *line > 0),
     }
 }

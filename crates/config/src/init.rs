@@ -6,6 +6,7 @@ use mainstay_engine::policy::{KEYS, Kind, Setting};
 
 use crate::connection::CONNECTION_KEYS;
 use crate::policy::PRESET;
+use crate::scalar;
 use crate::server::SERVER_KEYS;
 use crate::source::SOURCE_KEYS;
 
@@ -146,7 +147,7 @@ fn policy(text: &mut String) {
             (value, _) => format!("{:?}", value.to_string()),
         };
         let words = match key.kind {
-            Kind::Choice(words) => format!(" ({})", words.join(", ")),
+            Kind::Choice(words) => format!(" ({})", scalar::current(words).join(", ")),
             _ => String::new(),
         };
         line(text, name, &value, &format!("{}{words}", key.doc));

@@ -150,8 +150,9 @@ impl PolicyLayer {
         {
             return;
         }
-        if key.path == "retry.series" && value == Setting::Text("fibonacci".into()) {
-            let wrong = Wrong::new("\"fibonacci\" is the old name of this series");
+        if key.path == "retry.series" && value == Setting::Text(scalar::OLD_SERIES.into()) {
+            let wrong = format!("{:?} is the old name of this series", scalar::OLD_SERIES);
+            let wrong = Wrong::new(wrong);
             findings.warning(&entry.mark, &path, wrong.hint("write \"lengthening\""));
         }
         let mark = entry.mark.clone();

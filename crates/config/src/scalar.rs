@@ -18,6 +18,12 @@ const LATER: &[(&str, &str)] = &[
     ("route.strategy", "consistent_hash"),
 ];
 
+/// The old name of the series `lengthening`.
+pub(crate) const OLD_SERIES: &str = "fibonacci";
+
+/// Characters of a wrong value that a message repeats.
+const SHOWN_MAX: usize = 60;
+
 const TIME_UNITS: &[(&str, u128)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -79,9 +85,7 @@ fn typed(node: &Node) -> Cow<'_, Value> {
 
 fn expected<T>(what: &str, got: &Value) -> Result<T, Wrong> {
     Err(match got {
-        Value::Text(text) if text.chars().count() <= 40 => {
-            Wrong::new(format!("expected {what}, got {text:?}"))
-        }
+        Value::Text(text) => Wrong::new(format!("expected {what}, got {:?}", short(text))),
         Value::Bool(value) => Wrong::new(format!("expected {what}, got {value}")),
         Value::Integer(value) => Wrong::new(format!("expected {what}, got {value}")),
         Value::Number(value) => Wrong::new(format!("expected {what}, got {value}")),
@@ -139,13 +143,13 @@ fn no_control(text: String) -> Result<String, Wrong> {
 /// One of these words.
 pub(crate) fn choice(path: &str, words: &[&str], node: &Node) -> Result<String, Wrong> {
     let value = typed(node);
+    let listed = format!("one of {}", current(words).join(", "));
     let Value::Text(word) = value.as_ref() else {
-        return expected(&format!("one of {}", words.join(", ")), value.as_ref());
+        return expected(&listed, value.as_ref());
     };
     if words.contains(&word.as_str()) {
         return Ok(word.clone());
     }
-    let listed = format!("one of {}", words.join(", "));
     if LATER.contains(&(path, word.as_str())) {
         return Err(Wrong::unavailable(word).hint(listed));
     }
@@ -153,7 +157,18 @@ pub(crate) fn choice(path: &str, words: &[&str], node: &Node) -> Result<String, 
         Some(meant) => format!("did you mean {meant}?"),
         None => listed,
     };
-    Err(Wrong::new(format!("{word:?} is not known")).hint(hint))
+    Err(Wrong::new(format!("{:?} is not known", short(word))).hint(hint))
+}
+
+/// The words without those that are only accepted because they were once in use.
+pub(crate) fn current<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let words = words.iter().copied();
+    words.filter(|word| *word != OLD_SERIES).collect()
+}
+
+/// The beginning of a text, to show it in a message.
+fn short(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
 }
 
 /// A list of texts; one text alone stands for a list of one, and whole numbers for their digits,
@@ -178,19 +193,19 @@ pub(crate) fn time(node: &Node) -> Result<Duration, Wrong> {
     let value = typed(node);
     let text = match value.as_ref() {
         Value::Text(text) => text,
-        Value::Integer(bare) => return bare_number(bare, "s", "ms", "a duration"),
-        Value::Number(bare) => return bare_number(bare, "s", "ms", "a duration"),
+        Value::Integer(bare) => return bare_time(bare),
+        Value::Number(bare) => return bare_time(bare),
         other => return expected("a duration such as \"500ms\"", other),
     };
     let nanos = with_unit(text, TIME_UNITS).ok_or_else(|| {
-        Wrong::new(format!("{text:?} is not a duration"))
+        Wrong::new(format!("{:?} is not a duration", short(text)))
             .hint("a number and ns, us, ms, s, min, h or d, such as \"500ms\"")
     })?;
     u64::try_from(nanos)
         .map(Duration::from_nanos)
         .ok()
         .filter(|time| *time <= TIME_MAX)
-        .ok_or_else(|| Wrong::new(format!("{text:?} is longer than a year")))
+        .ok_or_else(|| Wrong::new(format!("{:?} is longer than a year", short(text))))
 }
 
 /// A size in bytes with its unit.
@@ -198,27 +213,33 @@ pub(crate) fn size(node: &Node) -> Result<u64, Wrong> {
     let value = typed(node);
     let text = match value.as_ref() {
         Value::Text(text) => text,
-        Value::Integer(bare) => return bare_number(bare, "MiB", "B", "a size"),
-        Value::Number(bare) => return bare_number(bare, "MiB", "B", "a size"),
+        Value::Integer(bare) => return bare_bytes(*bare),
         other => return expected("a size such as \"64MiB\"", other),
     };
     with_unit(text, SIZE_UNITS)
         .and_then(|bytes| u64::try_from(bytes).ok())
         .ok_or_else(|| {
-            Wrong::new(format!("{text:?} is not a size"))
+            Wrong::new(format!("{:?} is not a size", short(text)))
                 .hint("a number and B, KiB, MiB, GiB, kB, MB or GB, such as \"64MiB\"")
         })
 }
 
-fn bare_number<T>(
-    bare: &impl std::fmt::Display,
-    unit: &str,
-    small: &str,
-    what: &str,
-) -> Result<T, Wrong> {
-    Err(Wrong::new(format!("{bare} has no unit")).hint(format!(
-        "write {what} as \"{bare}{unit}\" or \"{bare}{small}\""
-    )))
+fn bare_time<T>(bare: &impl std::fmt::Display) -> Result<T, Wrong> {
+    Err(Wrong::new(format!("{bare} has no unit"))
+        .hint(format!("write \"{bare}s\" or \"{bare}ms\"")))
+}
+
+/// A bare number is shown as bytes in the largest unit that divides it.
+fn bare_bytes<T>(bare: i128) -> Result<T, Wrong> {
+    let fits = |size: i128| bare != 0 && bare % size == 0;
+    let written = match bare {
+        _ if fits(1 << 30) => format!("{}GiB", bare >> 30),
+        _ if fits(1 << 20) => format!("{}MiB", bare >> 20),
+        _ if fits(1 << 10) => format!("{}KiB", bare >> 10),
+        _ => format!("{bare}B"),
+    };
+    Err(Wrong::new(format!("{bare} has no unit"))
+        .hint(format!("if bytes are meant, write \"{written}\"")))
 }
 
 /// `12unit` or `1.5unit` in the smallest unit; `None` if it is written otherwise or too large.
@@ -294,6 +315,17 @@ mod tests {
 
     #[test]
     fn sizes_need_a_unit() {
+        for (bare, hint) in [
+            (8 << 20, "\"8MiB\""),
+            (3 << 30, "\"3GiB\""),
+            (1537, "\"1537B\""),
+            (2048, "\"2KiB\""),
+            (0, "\"0B\""),
+            (-5, "\"-5B\""),
+        ] {
+            let wrong = size(&node(Value::Integer(bare))).unwrap_err();
+            assert!(wrong.hint.unwrap().ends_with(hint), "{bare}");
+        }
         for (text, bytes) in [
             ("1B", 1),
             ("64MiB", 64 << 20),

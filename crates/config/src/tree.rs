@@ -204,6 +204,11 @@ impl Tree {
     pub fn merge(&mut self, over: Tree) {
         self.root.merge(over.root);
     }
+
+    /// The same as TOML, to keep it; what has no value is left out.
+    pub fn to_toml(&self) -> String {
+        self.root.to_toml().to_string()
+    }
 }
 
 /// Reads a text, going on after keys that are given twice.

@@ -177,7 +177,7 @@ fn port(node: &Node) -> Result<u16, Wrong> {
     u16::try_from(count)
         .ok()
         .filter(|port| *port > 0)
-        .ok_or_else(|| Wrong::new(format!("expected a port from 1 to 65535, got {count}")))
+        .ok_or_else(|| Wrong::new(format!("{count} is not a port")).hint("from 1 to 65535"))
 }
 
 fn driver(node: &Node) -> Result<String, Wrong> {

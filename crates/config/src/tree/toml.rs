@@ -123,3 +123,32 @@ fn value(lines: &Lines<'_>, source: &DeValue<'_>) -> Value {
         DeValue::Table(inner) => Value::Table(table(lines, inner)),
     }
 }
+
+impl Table {
+    pub(super) fn to_toml(&self) -> ::toml::Table {
+        self.iter()
+            .filter_map(|(name, entry)| Some((name.to_owned(), entry.node.value.to_toml()?)))
+            .collect()
+    }
+}
+
+impl Value {
+    fn to_toml(&self) -> Option<::toml::Value> {
+        Some(match self {
+            Value::Empty => return None,
+            Value::Bool(value) => ::toml::Value::Boolean(*value),
+            // A number that TOML does not hold is written as text, which no key takes for a number.
+            Value::Integer(value) => i64::try_from(*value).map_or_else(
+                |_| ::toml::Value::String(value.to_string()),
+                ::toml::Value::Integer,
+            ),
+            Value::Number(value) => ::toml::Value::Float(*value),
+            Value::Text(text) | Value::Loose(text) => ::toml::Value::String(text.clone()),
+            Value::List(items) => {
+                let items = items.iter().filter_map(|item| item.value.to_toml());
+                ::toml::Value::Array(items.collect())
+            }
+            Value::Table(table) => ::toml::Value::Table(table.to_toml()),
+        })
+    }
+}

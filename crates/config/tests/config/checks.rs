@@ -301,6 +301,12 @@ fn policies_are_checked_as_a_whole_and_told_at_the_line_that_set_them() {
             vec!["8 error: policy.retry.delay: 5 has no unit"],
         ),
         (
+            format!(
+                "[sources.o]\n{PG}preset = \"balanced\"\n[sources.o.endpoints.a]\n[sources.o.policy]\npreset = \"conservative\""
+            ),
+            vec!["6 error: sources.o.preset: a preset is already named in line 9"],
+        ),
+        (
             with(
                 "[sources.o.policy]\npreset = \"balanced\"\n[sources.o.endpoints.a.policy]\npreset = \"x\"",
             ),

@@ -89,7 +89,7 @@ fn a_variable_names_a_key_in_any_case_and_its_value_takes_the_type_of_the_key() 
             "none",
             "orders",
             "policy.retry.deadline",
-            "off",
+            "none",
         ),
         (
             "MAINSTAY_POLICY__CIRCUIT__PROBE_REOPENS",

@@ -254,3 +254,16 @@ fn of_very_many_problems_the_first_thousand_are_told_and_that_there_are_more() {
     let found = problems("a.toml", &tables.join("\n"));
     assert!(lines(&found).contains("more than 1000 sources"));
 }
+
+#[test]
+fn a_tree_written_as_toml_and_read_again_says_the_same() {
+    let json = r#"{"policy": {"retry": {"on": ["a\"b", 5], "factor": 1.5, "budget": true}},
+                   "sources": {"o": {"driver": "sqlite", "path": "ä\\ö.db", "endpoints": {"a": {}}}}}"#;
+    let tree = Tree::parse(Origin::file("a.json"), Format::Json, json).unwrap();
+    let toml = tree.to_toml();
+    let again = Tree::parse(Origin::file("a.json"), Format::Toml, &toml).unwrap();
+    assert_eq!(again.to_toml(), toml);
+    let one = loaded(options(&[("a.json", json)]));
+    let other = loaded(options(&[("a.toml", &toml)]));
+    assert_eq!(one.configuration, other.configuration, "{toml}");
+}

@@ -21,6 +21,13 @@ fn without_a_file_there_is_an_embedded_source_with_one_writer_and_two_readers() 
             ("writer", Some(Role::Primary)),
         ]
     );
+    // What nobody wrote has no line.
+    let lines = explain(&loaded.configuration, "demo.writer").unwrap();
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.origin == "default" && line.line.is_none())
+    );
     for endpoint in demo.endpoints.values() {
         assert_eq!(
             endpoint.path().unwrap().to_str(),

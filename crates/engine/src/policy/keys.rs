@@ -42,6 +42,9 @@ impl fmt::Display for Setting {
 /// A duration as files write it: the largest unit that divides it.
 fn written(time: Duration) -> String {
     let nanos = time.as_nanos();
+    if nanos == 0 {
+        return "0s".to_owned();
+    }
     for (unit, size) in [
         ("h", 3_600_000_000_000_u128),
         ("min", 60_000_000_000),
