@@ -13,7 +13,7 @@ use super::transaction::commit_again;
 use crate::connection::Connection;
 use crate::database::{Answer, AnswerMax, Request, Scope, StatementResult, Work};
 use crate::dialect::Dialect;
-use crate::error::SqlError;
+use crate::error::{SqlError, Verdict};
 use crate::transaction::Begin;
 use crate::value::Value;
 
@@ -180,9 +180,9 @@ impl Plain {
         };
         let work = async { Ok(run.on(lease.as_mut()).await) };
         let ended = until(ends_at, cancel, may_cancel, work).await;
-        let (done, is_quiet) = match ended {
-            Ended::InTime(done) => (done.ok(), true),
-            Ended::Late { result, is_quiet } => (result.and_then(Result::ok), is_quiet),
+        let (done, is_quiet, is_late) = match ended {
+            Ended::InTime(done) => (done.ok(), true, false),
+            Ended::Late { result, is_quiet } => (result.and_then(Result::ok), is_quiet, true),
         };
         let is_over = done.as_ref().is_some_and(|done| done.is_over);
         lease.set_active(!is_over);
@@ -195,7 +195,11 @@ impl Plain {
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
         };
-        let mut answer = result.map_err(|error| proof.judge(error))?;
+        let mut answer = result.map_err(|error| match error.detail().verdict {
+            // It was us who cancelled.
+            Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
+            _ => proof.judge(error),
+        })?;
         answer.meta.attempts = 1;
         answer.meta.cache = "off";
         answer.meta.elapsed = started.elapsed();

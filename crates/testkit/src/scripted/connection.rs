@@ -234,7 +234,13 @@ impl Connection for ScriptedConnection {
 
     fn clean_up(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
         Box::pin(async move {
-            self.canceller().cancel().await;
+            let busy = {
+                let mut state = self.state.lock();
+                state.session(self.id).is_some_and(|s| s.is_busy)
+            };
+            if busy {
+                self.canceller().cancel().await;
+            }
             self.rows = None;
             self.play(Point::CleanUp, "", None).await.map(drop)
         })
