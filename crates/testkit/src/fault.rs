@@ -1,6 +1,10 @@
 //! A TCP proxy between a client and PostgreSQL that follows the conversation and strikes a statement
 //! at a chosen moment: before it leaves, after it left, after it ran and before its answer arrives.
 //! It tells what it really did, so that a test can compare that with what it was told.
+//!
+//! It reads PostgreSQL's protocol in the clear. An encrypted connection passes unread, and so do all
+//! connections of [`FaultProxy::start_raw`]: they can be refused, held and cut, not struck at a
+//! statement.
 
 mod conversation;
 mod ledger;

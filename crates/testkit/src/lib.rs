@@ -11,3 +11,12 @@ mod folder;
 mod port;
 pub mod postgres;
 pub mod scripted;
+
+/// How many cases a seeded test runs: `short` by default, `long` where `scripts/test --long` asks
+/// for its full length.
+pub fn cases(short: usize, long: usize) -> usize {
+    match std::env::var_os("MAINSTAY_LONG") {
+        Some(_) => long,
+        None => short,
+    }
+}

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
-use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 pub use self::cluster::PostgresCluster;
@@ -26,7 +25,7 @@ pub use self::tls::TlsFiles;
 
 use self::installation::{Installation, run};
 use self::supervisor::Supervisor;
-use crate::folder;
+use crate::folder::{self, Folder};
 use crate::port::PortLease;
 
 /// How long a server may take to answer after its start, or to be gone after its stop.
@@ -43,7 +42,7 @@ pub struct PostgresServer {
     installation: Installation,
     tls: Option<TlsFiles>,
     port: PortLease,
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl PostgresServer {
@@ -68,9 +67,7 @@ impl PostgresServer {
         let account = installation.account();
         let base = folder::base(account.uid)?;
         account.own(&base)?;
-        let folder = tempfile::Builder::new()
-            .prefix("server-")
-            .tempdir_in(&base)?;
+        let folder = Folder::make(&base, "server-")?;
         account.own(folder.path())?;
         let data = folder.path().join("data");
         if options.wants_own_identity() {

@@ -138,53 +138,34 @@ impl Relay<'_> {
         }
         let mut pending = self.decide(&unit);
         let fault = pending.fault;
-        match fault {
-            Some(
-                fault @ Fault {
-                    point: Point::BeforeSend,
-                    action,
-                },
-            ) => match action {
+        let strikes = |point| fault.filter(|fault| fault.point == point);
+        if let Some(fault) = strikes(Point::BeforeSend) {
+            match fault.action {
                 Action::Cut(form) => return Some(End::Fault(fault, form)),
                 Action::Hang => {
                     self.fall_silent(fault);
                     return None;
                 }
                 Action::Delay(delay) => sleep(delay).await,
-            },
-            Some(Fault {
-                point: Point::AfterSend,
-                action: Action::Delay(delay),
-            }) => {
-                pending.not_before = Some(Instant::now() + delay);
             }
-            _ => {}
         }
         self.note_forwarded(&pending);
+        if let Some(Action::Delay(delay)) = strikes(Point::AfterSend).map(|fault| fault.action) {
+            pending.not_before = Some(Instant::now() + delay);
+        }
         // Noted before it is written: the answer may be here before the writing returns.
         self.conversation().sent(pending);
         if server.write_all(&unit.bytes).await.is_err() {
             // The other direction passes on the server's last words and then ends.
             return std::future::pending().await;
         }
-        match fault {
-            Some(
-                fault @ Fault {
-                    point: Point::AfterSend,
-                    action: Action::Cut(form),
-                },
-            ) => Some(End::Fault(fault, form)),
-            Some(
-                fault @ Fault {
-                    point: Point::AfterSend,
-                    action: Action::Hang,
-                },
-            ) => {
-                self.fall_silent(fault);
-                None
-            }
-            _ => None,
+        let fault = strikes(Point::AfterSend)?;
+        match fault.action {
+            Action::Cut(form) => return Some(End::Fault(fault, form)),
+            Action::Hang => self.fall_silent(fault),
+            Action::Delay(_) => {}
         }
+        None
     }
 
     /// Asks the plan about each statement of a unit; the first fault is the unit's.
@@ -254,28 +235,28 @@ impl Relay<'_> {
     async fn pass(&self, said: &mut BytesMut, client: &mut WriteHalf<'_>) -> Result<Option<End>> {
         let mut out = BytesMut::new();
         while let Some(piece) = self.next_piece(said)? {
-            let held = match piece.fault {
-                Some(
-                    fault @ Fault {
-                        point: Point::BeforeAnswer,
-                        action,
-                    },
-                ) => match action {
-                    Action::Delay(delay) => piece.first.then(|| Instant::now() + delay),
-                    Action::Cut(form) if piece.ran => {
-                        self.write(&mut out, client).await?;
+            let mut held = piece.not_before;
+            match piece
+                .fault
+                .filter(|fault| fault.point == Point::BeforeAnswer)
+            {
+                None => {}
+                Some(Fault {
+                    action: Action::Delay(delay),
+                    ..
+                }) => held = Some(Instant::now() + delay),
+                // Its answer is swallowed, and nothing else is done until it has run.
+                Some(_) if !piece.ran => continue,
+                Some(fault) => {
+                    self.write(&mut out, client).await?;
+                    if let Action::Cut(form) = fault.action {
                         return Ok(Some(End::Fault(fault, form)));
                     }
-                    Action::Hang if piece.ran => {
-                        self.write(&mut out, client).await?;
-                        self.fall_silent(fault);
-                        continue;
-                    }
-                    Action::Cut(_) | Action::Hang => continue,
-                },
-                _ => piece.not_before.filter(|_| piece.first),
-            };
-            if let Some(until) = held {
+                    self.fall_silent(fault);
+                    continue;
+                }
+            }
+            if let Some(until) = held.filter(|_| piece.first) {
                 self.write(&mut out, client).await?;
                 sleep_until(until).await;
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::installation::{Installation, run};
+use crate::folder::Folder;
 
 /// Raised when the arguments of `initdb` change, so that an older template is not taken.
 const REVISION: u32 = 1;
@@ -21,9 +22,7 @@ pub(crate) fn template(installation: &Installation, base: &Path) -> Result<PathB
     if ready.is_dir() {
         return Ok(ready);
     }
-    let building = tempfile::Builder::new()
-        .prefix("building-")
-        .tempdir_in(base)?;
+    let building = Folder::make(base, "building-")?;
     installation.account().own(building.path())?;
     let data = building.path().join("data");
     init(installation, &data)?;
