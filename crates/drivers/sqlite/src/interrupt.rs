@@ -12,14 +12,16 @@ use mainstay_sql::{BoxFuture, Cancel};
 use parking_lot::Mutex;
 use rusqlite::InterruptHandle;
 
+/// No job has this number: none runs, and nothing that SQLite does (opening the file) is cancelled.
+const NONE: u64 = u64::MAX;
+
 /// Which job is under way, and whether it was cancelled.
-#[derive(Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
     /// All jobs up to this number are cancelled; written under the lock, read without it by SQLite's own
     /// call backs.
     cancelled: AtomicU64,
-    /// The job that the worker runs.
+    /// The job that the worker runs, or [`NONE`].
     running: AtomicU64,
     /// The session cannot be used any more.
     is_broken: AtomicBool,
@@ -32,6 +34,17 @@ struct State {
     is_running: bool,
     session: Option<InterruptHandle>,
     worker: Option<Thread>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Gate {
+            state: Mutex::default(),
+            cancelled: AtomicU64::new(0),
+            running: AtomicU64::new(NONE),
+            is_broken: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Gate {
@@ -57,6 +70,7 @@ impl Gate {
     /// Marks the end of a job on the worker, before its answer is given.
     pub(crate) fn finish(&self, job: u64) {
         let mut state = self.state.lock();
+        self.running.store(NONE, Ordering::Relaxed);
         state.is_running = false;
         state.finished = job;
     }
@@ -120,6 +134,7 @@ mod tests {
     #[test]
     fn a_cancellation_hits_the_job_under_way_and_no_other() {
         let gate = Gate::default();
+        assert!(!gate.is_cancelled(), "the file is being opened");
         gate.cancel();
         let first = gate.submit();
         assert!(gate.start(first), "nothing was under way");
@@ -133,6 +148,7 @@ mod tests {
         assert!(gate.is_cancelled());
         gate.finish(second);
 
+        assert!(!gate.is_cancelled());
         let third = gate.submit();
         gate.cancel();
         assert!(!gate.start(third), "cancelled while it waited");

@@ -26,6 +26,7 @@ mod session;
 mod settings;
 mod statement;
 mod value;
+mod words;
 mod worker;
 
 pub use driver::SqliteDriver;

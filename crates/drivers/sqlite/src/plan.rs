@@ -7,6 +7,7 @@ use mainstay_sql::Column;
 use rusqlite::Statement;
 
 use crate::value::column_type;
+use crate::words::{Word, Words};
 
 /// The kind of a statement, by its first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,91 +115,6 @@ pub(crate) fn insert_target(text: &str) -> Option<String> {
     match words.next() {
         Some(Word::Sign('.')) => words.next()?.name(),
         _ => Some(first),
-    }
-}
-
-/// The words of a statement, without white space and comments.
-struct Words<'a>(&'a str);
-
-#[derive(Debug, PartialEq)]
-enum Word<'a> {
-    Bare(&'a str),
-    Quoted { text: &'a str, quote: char },
-    Sign(char),
-}
-
-impl Word<'_> {
-    fn is(&self, name: &str) -> bool {
-        matches!(self, Word::Bare(word) if word.eq_ignore_ascii_case(name))
-    }
-
-    fn name(&self) -> Option<String> {
-        match self {
-            Word::Bare(name) => Some((*name).to_owned()),
-            Word::Quoted { text, quote: ']' } => Some((*text).to_owned()),
-            Word::Quoted { text, quote } => {
-                let twice: String = [*quote, *quote].iter().collect();
-                Some(text.replace(&twice, &quote.to_string()))
-            }
-            Word::Sign(_) => None,
-        }
-    }
-}
-
-impl<'a> Words<'a> {
-    /// Takes the text up to `at`, and drops `skip` bytes behind it.
-    fn take(&mut self, at: usize, skip: usize) -> &'a str {
-        let (word, rest) = self.0.split_at(at);
-        self.0 = rest.get(skip..).unwrap_or("");
-        word
-    }
-
-    fn quoted(&mut self, quote: char) -> Word<'a> {
-        self.0 = &self.0[1..];
-        let mut from = 0;
-        while let Some(found) = self.0[from..].find(quote) {
-            let end = from + found;
-            let is_doubled = quote != ']' && self.0[end + 1..].starts_with(quote);
-            if !is_doubled {
-                let text = self.take(end, 1);
-                return Word::Quoted { text, quote };
-            }
-            from = end + 2;
-        }
-        let text = self.take(self.0.len(), 0);
-        Word::Quoted { text, quote }
-    }
-}
-
-impl<'a> Iterator for Words<'a> {
-    type Item = Word<'a>;
-
-    fn next(&mut self) -> Option<Word<'a>> {
-        loop {
-            self.0 = self.0.trim_start_matches(|c: char| c.is_ascii_whitespace());
-            if self.0.starts_with("--") {
-                let end = self.0.find('\n').unwrap_or(self.0.len());
-                self.take(end, 1);
-            } else if self.0.starts_with("/*") {
-                let end = self.0.find("*/").unwrap_or(self.0.len());
-                self.take(end, 2);
-            } else {
-                break;
-            }
-        }
-        let first = self.0.chars().next()?;
-        match first {
-            '"' | '`' | '\'' => return Some(self.quoted(first)),
-            '[' => return Some(self.quoted(']')),
-            _ => {}
-        }
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-        let end = self.0.find(|c| !is_part(c)).unwrap_or(self.0.len());
-        if end == 0 {
-            self.take(first.len_utf8(), 0);
-            return Some(Word::Sign(first));
-        }
-        Some(Word::Bare(self.take(end, 0)))
     }
 }
 

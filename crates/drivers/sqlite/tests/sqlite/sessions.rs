@@ -89,17 +89,23 @@ async fn a_read_only_session_reads_a_log_that_is_not_written_back_and_changes_no
 
 #[tokio::test]
 async fn a_read_only_session_opens_first_and_without_the_files_of_the_log() {
-    let (bench, writer) = Bench::with(&["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"]).await;
-    close(writer).await;
-    // With its last connection gone the log and its index are gone too.
-    let left: Vec<_> = std::fs::read_dir(bench.folder.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
-    let mut reader = bench.connect_read_only().await;
+    let (bench, mut writer) = Bench::with(&["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"]).await;
+    run(&mut writer, "PRAGMA wal_checkpoint(TRUNCATE)")
+        .await
+        .unwrap();
+    // A file in WAL mode as its last writer leaves it: no log, no index of the log.
+    let alone = Bench::new();
+    std::fs::copy(bench.path(), alone.path()).unwrap();
+    let mut reader = alone.connect_read_only().await;
     assert_eq!(
         scalar(&mut reader, "SELECT count(*) FROM t").await,
         Value::I64(1)
     );
-    let mut writer = bench.connect().await;
+    let mut writer = alone.connect().await;
+    assert_eq!(
+        scalar(&mut writer, "PRAGMA journal_mode").await,
+        Value::Text("wal".into())
+    );
     run(&mut writer, "INSERT INTO t VALUES (2)").await.unwrap();
     assert_eq!(
         scalar(&mut reader, "SELECT count(*) FROM t").await,
@@ -107,21 +113,24 @@ async fn a_read_only_session_opens_first_and_without_the_files_of_the_log() {
     );
 }
 
-/// Drops a connection and waits until its file is closed: only then can a mode be changed that needs the
-/// file alone.
-async fn close(mut connection: Box<dyn mainstay_sql::Connection>) {
-    let answer = run(&mut connection, "PRAGMA journal_mode = delete")
-        .await
+#[tokio::test]
+async fn a_read_only_session_recovers_the_log_that_a_crash_left() {
+    let (bench, mut writer) = Bench::with(&["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"]).await;
+    run(&mut writer, "INSERT INTO t VALUES (2)").await.unwrap();
+    let crashed = Bench::new();
+    for end in ["", "-wal"] {
+        let name = format!("test.db{end}");
+        std::fs::copy(
+            bench.folder.path().join(&name),
+            crashed.folder.path().join(&name),
+        )
         .unwrap();
-    assert_eq!(answer.rows, [[Value::Text("delete".into())]]);
-    let answer = run(&mut connection, "PRAGMA journal_mode = wal")
-        .await
-        .unwrap();
-    assert_eq!(answer.rows, [[Value::Text("wal".into())]]);
-    let answer = run(&mut connection, "PRAGMA journal_mode = delete")
-        .await
-        .unwrap();
-    assert_eq!(answer.rows, [[Value::Text("delete".into())]]);
+    }
+    let mut reader = crashed.connect_read_only().await;
+    assert_eq!(
+        scalar(&mut reader, "SELECT count(*) FROM t").await,
+        Value::I64(2)
+    );
 }
 
 #[tokio::test]
