@@ -107,7 +107,7 @@ fn contention(hint: &'static str) -> Class {
 }
 
 fn primary_class(primary: i32) -> Class {
-    use Category::{Auth, Contention, Endpoint, Saturation, Unknown};
+    use Category::{Auth, Endpoint, Saturation, Unknown};
     match primary {
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED | ffi::SQLITE_PROTOCOL => {
             contention("another connection holds the lock; try again")
@@ -134,14 +134,13 @@ fn primary_class(primary: i32) -> Class {
             "the file is damaged or no SQLite database; restore it from a backup",
         ),
         ffi::SQLITE_READONLY => Class::caller(
-            Code::NotAllowed,
-            "send writes to an endpoint that may write",
+            Code::BadStatement,
+            "the session is read-only; send it as a write",
         )
         .verdict(Verdict::ReadOnly),
-        ffi::SQLITE_INTERRUPT => Class::endpoint(Unknown, Severity::Low, "it was cancelled")
-            .code(Code::Cancelled)
-            .blame(Blame::Us)
-            .verdict(Verdict::Neutral),
+        ffi::SQLITE_INTERRUPT => {
+            Class::caller(Code::Cancelled, "the caller cancelled it").verdict(Verdict::Neutral)
+        }
         ffi::SQLITE_AUTH => Class::endpoint(Auth, Severity::Low, "the statement is not permitted")
             .code(Code::NotAllowed)
             .blame(Blame::Caller),
@@ -151,9 +150,11 @@ fn primary_class(primary: i32) -> Class {
             "give the process access to the database file",
         )
         .code(Code::NotAllowed),
-        ffi::SQLITE_SCHEMA => Class::endpoint(Contention, Severity::Low, "prepare it again")
-            .code(Code::Contention)
-            .verdict(Verdict::PrepareAgain),
+        ffi::SQLITE_SCHEMA => Class::caller(
+            Code::BadStatement,
+            "the tables behind it were changed; run it again",
+        )
+        .verdict(Verdict::PrepareAgain),
         ffi::SQLITE_MISUSE => Class::endpoint(
             Unknown,
             Severity::Medium,

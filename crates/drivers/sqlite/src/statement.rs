@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainstay_engine::Sent;
-use mainstay_sql::{Answer, AnswerMax, Batch, BatchMax, Code, Column, Row, SqlError, Value};
+use mainstay_sql::{Answer, AnswerMax, Batch, BatchMax, Collected, Column, Row, Value};
 use rusqlite::{CachedStatement, Rows, Statement};
 
 use crate::error::{self, Fault, Stage, fault};
@@ -59,26 +59,15 @@ impl Session {
             stage,
         } = self.prepare(text, params)?;
         let changes = !statement.readonly();
-        let mut collected = Collected::new(max);
         let mut cursor = Cursor::new(self, text, statement.raw_query(), stage);
-        while let Some(row) = cursor.next()? {
-            collected.add(row);
-            // A read is left as soon as its answer is too large; a change is carried to its end, so that
-            // what is reported about it is true.
-            if collected.is_over && !changes {
-                break;
-            }
-        }
+        let rows = collect(&mut cursor, max, changes)?;
         let columns = cursor.columns.take();
         drop(cursor);
-        if collected.is_over {
-            return Err(too_large(max, changes).into());
-        }
         let plan = match columns {
-            Some(columns) if !changes => return Ok(answer(columns, collected.rows)),
+            Some(columns) if !changes => return Ok(answer(columns, rows)),
             _ => self.plan(text, &statement)?,
         };
-        let mut answer = answer(Arc::clone(&plan.columns), collected.rows);
+        let mut answer = answer(Arc::clone(&plan.columns), rows);
         if changes {
             self.count(&plan, &mut answer);
         }
@@ -149,6 +138,33 @@ fn bind(statement: &mut Statement<'_>, params: &[Param]) -> Result<(), Fault> {
     Ok(())
 }
 
+/// All rows within the bounds. A read is left as soon as its answer is too large; a change is carried to its
+/// end first, so that what the error says about it is true.
+fn collect(cursor: &mut Cursor<'_>, max: AnswerMax, changes: bool) -> Result<Vec<Row>, Fault> {
+    let mut rows = Vec::new();
+    let mut collected = Collected::default();
+    let mut refusal = None;
+    while let Some(row) = cursor.next()? {
+        if refusal.is_some() {
+            continue;
+        }
+        match max.add(&mut collected, &row) {
+            Ok(()) => rows.push(row),
+            Err(error) if changes => refusal = Some(error),
+            Err(mut error) => {
+                error.detail_mut().failure.sent = Sent::YesUnprocessed;
+                return Err(error.into());
+            }
+        }
+    }
+    match refusal {
+        None => Ok(rows),
+        Some(error) => Err(error
+            .hint("the statement was carried out; only its answer is too large")
+            .into()),
+    }
+}
+
 fn answer(columns: Arc<[Column]>, rows: Vec<Row>) -> Answer {
     Answer {
         columns,
@@ -197,9 +213,9 @@ impl<'s> Cursor<'s> {
     pub(crate) fn batch(&mut self, max: BatchMax) -> Result<Option<Batch>, Fault> {
         let mut rows = Vec::new();
         let mut bytes = 0;
-        while rows.len() < max.rows.max(1) && (rows.is_empty() || bytes < max.bytes as u64) {
+        while rows.len() < max.rows.max(1) && (rows.is_empty() || bytes < max.bytes) {
             let Some(row) = self.next()? else { break };
-            bytes += row.iter().map(value::size).sum::<u64>();
+            bytes += row.iter().map(Value::size).sum::<usize>();
             rows.push(row);
         }
         Ok((!rows.is_empty()).then_some(Batch { rows }))
@@ -230,50 +246,4 @@ impl<'s> Cursor<'s> {
         }
         Ok(Some(values))
     }
-}
-
-/// Rows up to a bound.
-struct Collected {
-    rows: Vec<Row>,
-    bytes: u64,
-    max: AnswerMax,
-    is_over: bool,
-}
-
-impl Collected {
-    fn new(max: AnswerMax) -> Self {
-        Collected {
-            rows: Vec::new(),
-            bytes: 0,
-            max,
-            is_over: false,
-        }
-    }
-
-    fn add(&mut self, row: Row) {
-        if self.is_over {
-            return;
-        }
-        self.bytes += row.iter().map(value::size).sum::<u64>();
-        self.is_over = self.rows.len() as u64 >= self.max.rows || self.bytes > self.max.bytes;
-        match self.is_over {
-            true => self.rows = Vec::new(),
-            false => self.rows.push(row),
-        }
-    }
-}
-
-fn too_large(max: AnswerMax, changes: bool) -> SqlError {
-    let message = format!(
-        "the answer has more than {} rows or {} bytes",
-        max.rows, max.bytes
-    );
-    let mut error = SqlError::caller(Code::AnswerTooLarge, message, "ask for less, or stream it");
-    let detail = error.detail_mut();
-    detail.failure.sent = Sent::YesUnprocessed;
-    if changes {
-        detail.failure.sent = Sent::Maybe;
-        detail.hint = Some("the statement was carried out; only its answer is too large".into());
-    }
-    error
 }

@@ -179,16 +179,5 @@ fn not_utf8(bytes: &[u8]) -> Value {
     }
 }
 
-/// Roughly what a value holds in bytes, for the bounds of answers and batches.
-pub(crate) fn size(value: &Value) -> u64 {
-    let length = match value {
-        Value::Text(text) | Value::Json(text) | Value::Other { text, .. } => text.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        Value::Decimal(decimal) => decimal.as_str().len(),
-        _ => 8,
-    };
-    length as u64
-}
-
 #[cfg(test)]
 mod tests;

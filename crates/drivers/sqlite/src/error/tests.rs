@@ -35,11 +35,11 @@ fn expected(name: &str) -> &'static str {
         _ if starts("SQLITE_CORRUPT") || name == "SQLITE_NOTADB" => {
             "attempts_failed endpoint critical endpoint None"
         }
-        "SQLITE_READONLY" => "not_allowed persistent low caller ReadOnly",
-        "SQLITE_INTERRUPT" => "cancelled unknown low us Neutral",
+        "SQLITE_READONLY" => "bad_statement persistent low caller ReadOnly",
+        "SQLITE_INTERRUPT" => "cancelled persistent low caller Neutral",
         _ if starts("SQLITE_AUTH") => "not_allowed auth low caller None",
         "SQLITE_PERM" => "not_allowed auth high endpoint None",
-        "SQLITE_SCHEMA" => "contention contention low endpoint PrepareAgain",
+        "SQLITE_SCHEMA" => "bad_statement persistent low caller PrepareAgain",
         "SQLITE_MISUSE" => "internal unknown medium us None",
         _ if starts("SQLITE_CONSTRAINT") => "constraint persistent low caller None",
         "SQLITE_TOOBIG" | "SQLITE_MISMATCH" => "bad_value persistent low caller None",

@@ -226,11 +226,8 @@ async fn a_stream_gives_every_row_in_batches_within_bounds() {
         bytes: 1000,
     };
     while let Some(batch) = c.next_batch(max).await.unwrap() {
-        assert_eq!(
-            batch.rows.len().min(125),
-            batch.rows.len(),
-            "1000 bytes are 125 integers"
-        );
+        let full = 1000_usize.div_ceil(Value::I64(1).size());
+        assert!(batch.rows.len() <= full, "{} rows", batch.rows.len());
         for row in batch.rows {
             assert_eq!(row, [Value::I64(next)]);
             next += 1;
