@@ -1,6 +1,8 @@
 //! What the driver adds to a point read by key: raw rusqlite behind the same hand-off to a thread, and the
 //! driver, in interleaved pairs in one run. As a test (`--test`) it runs a few rounds only.
 
+#![allow(clippy::unwrap_used, reason = "a bench that cannot run must stop")]
+
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;

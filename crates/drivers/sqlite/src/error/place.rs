@@ -8,7 +8,7 @@ type Place = (&'static str, String);
 pub(super) fn named(extended: i32, message: &str) -> Vec<Place> {
     if extended == ffi::SQLITE_CONSTRAINT_DATATYPE {
         let column = message.rsplit_once(" column ").map(|(_, column)| column);
-        return column.map(|column| columns(column)).unwrap_or_default();
+        return column.map(columns).unwrap_or_default();
     }
     if extended & 0xff == ffi::SQLITE_CONSTRAINT {
         return of_constraint(message);
