@@ -1,6 +1,6 @@
 //! Circuits: when an endpoint is left alone, and when it is tried again.
 //!
-//! All decisions are in a plain [`machine`]; [`Circuit`] puts it behind a short lock that the common
+//! All decisions are in a plain machine; [`Circuit`] puts it behind a short lock that the common
 //! path never takes: while the circuit is closed and nothing failed lately, admission is one load and
 //! a success is another.
 
@@ -202,7 +202,10 @@ impl Circuit {
     /// Starts anew, closed and with nothing counted, unless isolated: for a policy whose circuit
     /// settings differ (the caller compares them).
     pub fn reset(&self, now: Instant) -> Option<Transition> {
-        self.change(|machine| machine.reset(now))
+        self.change(|machine| {
+            self.forget_uncounted();
+            machine.reset(now)
+        })
     }
 
     /// Takes over a state that a shared store decided.
@@ -296,10 +299,14 @@ impl Circuit {
     fn publish(&self, machine: &MutexGuard<'_, Machine>) {
         let word = word(machine);
         if word & CLOSED == 0 {
-            self.uncounted_until.store(0, Relaxed);
-            self.uncounted.store(0, Relaxed);
+            self.forget_uncounted();
         }
         self.word.store(word, Release);
+    }
+
+    fn forget_uncounted(&self) {
+        self.uncounted_until.store(0, Relaxed);
+        self.uncounted.store(0, Relaxed);
     }
 }
 

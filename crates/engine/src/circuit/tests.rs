@@ -213,3 +213,20 @@ fn eight_threads_lose_no_call_of_mode_rate() {
     let calls = circuit.machine.lock().calls();
     assert_eq!(calls, 8 * (10_000 + 100) + 1);
 }
+
+#[test]
+fn after_a_reset_mode_rate_counts_from_the_first_call_on() {
+    let settings = settings(CircuitMode::Rate);
+    let circuit = Circuit::new();
+    let now = Instant::now();
+    let succeed = |times: u32| {
+        for _ in 0..times {
+            attempt(&circuit, &settings, Verdict::success(), now);
+        }
+    };
+    succeed(7);
+    assert_eq!(circuit.reset(now), None);
+    succeed(5);
+    fail(&circuit, &settings, 1, now);
+    assert_eq!(circuit.machine.lock().calls(), 6);
+}
