@@ -7,7 +7,32 @@
 //! [`Policy`](mainstay_engine::Policy) for each source and endpoint, and with the layer and line of
 //! each value for [`explain`].
 //!
-//! Nothing here reads the process environment or the clock: both are handed in.
+//! Nothing here reads the process environment by itself: it is handed in, and so is the place where
+//! referenced secrets are kept.
+//!
+//! ```
+//! use mainstay_config::{Configuration, Input, LoadOptions, explain};
+//!
+//! let text = r#"
+//! [sources.orders]
+//! driver = "sqlite"
+//! path = "./orders.db"
+//! [sources.orders.endpoints.a]
+//! [sources.orders.policy.retry]
+//! attempts_max = 4
+//! "#;
+//! let file = Input::Text { name: "mainstay.toml".into(), text: text.into() };
+//! let options = LoadOptions { files: vec![file], ..LoadOptions::default() };
+//! let loaded = Configuration::load(options).map_err(|problems| problems[0].clone())?;
+//! let orders = &loaded.configuration.sources["orders"];
+//! assert_eq!(orders.endpoints["a"].policy.retry.attempts_max, 4);
+//!
+//! let lines = explain(&loaded.configuration, "orders.a")?;
+//! let line = lines.iter().find(|line| line.path == "policy.retry.attempts_max");
+//! let line = line.ok_or("not explained")?;
+//! assert_eq!((line.layer.as_str(), line.line), ("[sources.orders.policy]", Some(7)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod configuration;
 mod connection;
@@ -29,7 +54,7 @@ pub use configuration::{Configuration, Input, LoadOptions, Loaded, check};
 pub use environment::Flag;
 pub use explain::{Explained, UnknownTarget, explain};
 pub use init::init_text;
-pub use mark::{Mark, Origin};
+pub use mark::Origin;
 pub use problem::{Problem, Severity};
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;

@@ -45,18 +45,18 @@ impl fmt::Display for Origin {
 
 /// A place in an origin. Lines and columns start at 1; 0 where the origin has none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// The file, variable or flag.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// The line, from 1; 0: the origin has no lines.
-    pub line: u32,
+    pub(crate) line: u32,
     /// The column in characters, from 1; 0: the origin has no lines.
-    pub column: u32,
+    pub(crate) column: u32,
 }
 
 impl Mark {
     /// A place in a text.
-    pub fn new(origin: Origin, line: u32, column: u32) -> Self {
+    pub(crate) fn new(origin: Origin, line: u32, column: u32) -> Self {
         Mark {
             origin,
             line,
@@ -65,7 +65,7 @@ impl Mark {
     }
 
     /// The whole of an origin without lines.
-    pub fn whole(origin: Origin) -> Self {
+    pub(crate) fn whole(origin: Origin) -> Self {
         Mark::new(origin, 0, 0)
     }
 }

@@ -11,6 +11,7 @@ use crate::problem::{Findings, Wrong};
 use crate::secret::SecretReader;
 use crate::server::ServerSettings;
 use crate::source::{Shared, SourceDraft, assemble, table};
+use crate::suggestion;
 use crate::tree::{Entry, Tree, Value, join};
 
 /// More sources than this in one process are a mistake.
@@ -63,6 +64,9 @@ pub(super) fn walk(
     }
     let mut sources = BTreeMap::new();
     for draft in &drafts {
+        if only_named_outside(draft, &drafts, findings) {
+            continue;
+        }
         if let Some(settings) = assemble(&shared, draft, findings) {
             sources.insert(draft.id.clone(), settings);
         }
@@ -75,6 +79,26 @@ pub(super) fn walk(
             sources: drafts,
         },
     }
+}
+
+/// A source that nothing but variables or flags name, and that has no endpoints: a slip in a name.
+fn only_named_outside(draft: &SourceDraft, all: &[SourceDraft], findings: &mut Findings) -> bool {
+    let outside = |draft: &SourceDraft| {
+        matches!(draft.mark.origin, Origin::Variable(_) | Origin::Flag(_))
+            && draft.endpoints.is_empty()
+    };
+    if !outside(draft) {
+        return false;
+    }
+    let known = all.iter().filter(|other| !outside(other));
+    let known: Vec<&str> = known.map(|other| other.id.as_str()).collect();
+    let hint = match suggestion::nearest(&draft.id, known.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("sources: {}", known.join(", ")),
+    };
+    let wrong = Wrong::new(format!("there is no source {}", draft.id));
+    findings.error(&draft.mark, draft.path.as_str(), wrong.hint(hint));
+    true
 }
 
 fn policy(path: &str, entry: &Entry, findings: &mut Findings) -> PolicyLayer {

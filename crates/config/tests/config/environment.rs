@@ -219,7 +219,7 @@ fn a_variable_that_names_no_key_or_has_a_wrong_value_is_a_problem_that_names_it(
             "MAINSTAY_SOURCES__ORDRES__USER",
             "x",
             "sources.ordres",
-            "no endpoints",
+            "there is no source ordres (did you mean orders?)",
         ),
         (
             "MAINSTAY_SHARD_SETS__X",
