@@ -56,6 +56,7 @@ pub use policy::{Policy, PolicyProblem, Preset, Settings};
 pub use pool::{BoxFuture, Connector, Lease, Mode, Pool, PoolError, PoolStats};
 pub use queue::{Pause, Place, Queue, QueueRefusal};
 pub use rate::Rate;
+pub use redact::{Quoting, Redactor, redact_sql, redact_sql_in};
 pub use rejection::{CallError, CallErrorKind, Reason as RejectionReason, Rejection, Stopped};
 pub use routing::{Candidate, Router};
 pub use source::{Done, EndpointSpec, Leased, Need, Route, Source};
