@@ -105,7 +105,7 @@ fn is_card(digits: &[u8]) -> bool {
             (_, digit) => digit * 2 / 10 + digit * 2 % 10,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 /// 3-2-4 digits, without the areas and numbers that are never given out.
