@@ -59,7 +59,7 @@ pub use problem::{Problem, Severity};
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;
 pub use source::{
-    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, Role,
-    ServerAddress, SourceSettings, TlsMode, TlsSettings,
+    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, ServerAddress,
+    SourceSettings, TlsMode, TlsSettings,
 };
 pub use tree::{Format, Tree};

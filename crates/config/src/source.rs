@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{Policy, Preset, Safety};
+use mainstay_engine::{Policy, Preset, Role, Safety};
 
 use crate::problem::Wrong;
 use crate::secret::Secret;
@@ -61,18 +61,6 @@ words! {
         Follow = "follow",
         /// Mainstay moves the role by itself. SQLite only, and its default.
         Route = "route",
-    }
-}
-
-words! {
-    /// What an endpoint may be used for.
-    Role {
-        /// Takes writes.
-        Primary = "primary",
-        /// Takes reads.
-        Replica = "replica",
-        /// Takes reads only when nothing else is left.
-        Standby = "standby",
     }
 }
 

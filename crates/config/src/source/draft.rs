@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay_engine::Safety;
+use mainstay_engine::{Role, Safety};
 
-use super::{Promotion, Replication, Role};
+use super::{Promotion, Replication};
 use crate::connection::{self, CONNECTION_KEYS, ConnectionLayer, Reading};
 use crate::mark::Mark;
 use crate::policy::{self, PolicyLayer};
@@ -136,7 +136,7 @@ fn replication(node: &Node) -> Result<Replication, Wrong> {
 }
 
 fn role(node: &Node) -> Result<Role, Wrong> {
-    let words: Vec<&str> = Role::ALL.iter().map(|word| word.as_str()).collect();
+    let words = [Role::Primary, Role::Replica, Role::Standby].map(Role::as_str);
     let word = scalar::choice("role", &words, node)?;
     Role::parse(&word).ok_or_else(|| "primary, replica or standby".into())
 }

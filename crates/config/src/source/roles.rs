@@ -1,7 +1,9 @@
 //! Roles that the file gives, and those that follow without being said.
 
+use mainstay_engine::Role;
+
+use super::Promotion;
 use super::draft::{EndpointDraft, SourceDraft};
-use super::{Promotion, Role};
 use crate::problem::{Findings, Wrong};
 
 /// The role of each endpoint, in the order of the draft.

@@ -1,6 +1,7 @@
 //! What is checked beyond single keys, as a table.
 
-use mainstay_config::{Promotion, Role, check};
+use mainstay_config::{Promotion, check};
+use mainstay_engine::Role;
 
 use super::given::{lines, loaded, toml};
 

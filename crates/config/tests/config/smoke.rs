@@ -1,4 +1,5 @@
-use mainstay_config::{Configuration, Driver, Role, check, explain, init_text};
+use mainstay_config::{Configuration, Driver, check, explain, init_text};
+use mainstay_engine::Role;
 
 use super::given::{ORDERS, lines, loaded, options, toml};
 
