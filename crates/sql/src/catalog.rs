@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::error::{Code, SqlError};
+use crate::nearest::nearest;
 use crate::value::ColumnType;
 
 /// A question to the catalog.
@@ -59,6 +61,39 @@ pub struct Entity {
     pub primary_key: Vec<String>,
     /// Indexes.
     pub indexes: Vec<Index>,
+}
+
+impl Entity {
+    /// The column of that name: as written, else in another case if that is one column only.
+    ///
+    /// # Errors
+    /// `unknown_column`, with the name that was probably meant.
+    pub fn column(&self, name: &str) -> Result<&EntityColumn, SqlError> {
+        if let Some(column) = self.columns.iter().find(|column| column.name == name) {
+            return Ok(column);
+        }
+        let mut alike = self
+            .columns
+            .iter()
+            .filter(|column| column.name.to_lowercase() == name.to_lowercase());
+        match (alike.next(), alike.next()) {
+            (Some(column), None) => Ok(column),
+            _ => Err(self.unknown_column(name)),
+        }
+    }
+
+    fn unknown_column(&self, name: &str) -> SqlError {
+        let names = self.columns.iter().map(|column| column.name.as_str());
+        let hint = match nearest(name, names.clone()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => {
+                let known: Vec<&str> = names.take(20).collect();
+                format!("it has {}", known.join(", "))
+            }
+        };
+        let message = format!("{:?} has no column {name:?}", self.name);
+        SqlError::caller(Code::UnknownColumn, message, hint).place("column", name)
+    }
 }
 
 /// A column of an entity.

@@ -175,6 +175,8 @@ pub struct Options {
     pub idempotency_key: Option<Arc<str>>,
     /// The caller's id of the call.
     pub correlation_id: Option<CorrelationId>,
+    /// Bounds of a collected answer.
+    pub answer_max: AnswerMax,
 }
 
 /// What a proxy tells the endpoint that runs an attempt: its time limit and the marks through which the

@@ -6,15 +6,21 @@
 pub mod catalog;
 pub mod connection;
 pub mod database;
+mod ddl;
 pub mod dialect;
 pub mod error;
+pub mod filter;
+mod nearest;
 pub mod plain;
 pub mod proxy;
 pub mod schema;
+pub mod select;
+mod sql_text;
 pub mod statement;
 pub mod stream;
 pub mod transaction;
 pub mod value;
+pub mod verbs;
 
 pub use connection::{Cancel, Connection, Driver, HandedOver};
 pub use database::{
@@ -23,10 +29,13 @@ pub use database::{
 };
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};
+pub use filter::{Filter, Operator, Order, Page};
 pub use plain::Plain;
 pub use proxy::{DataProxy, DataProxyBuilder, TransactionLimits};
 pub use schema::Schema;
+pub use select::{Find, PageOf, Paged};
 pub use statement::{Class, Classifier, Kind, split_script};
 pub use stream::{Batch, BatchMax, RowStream};
 pub use transaction::{Begin, Isolation, Transaction};
 pub use value::{Column, ColumnType, Decimal, Row, Value};
+pub use verbs::{Change, Progress, Record, Verbs};

@@ -31,6 +31,8 @@ use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
 
+pub(crate) use statement::refuse_control;
+
 use limit::{HandOver, Judge, until};
 use sessions::{Held, Limits, Sessions, mode};
 
@@ -58,11 +60,12 @@ impl Plain {
         let dialect = driver.dialect();
         let limits = Arc::new(ArcSwap::from_pointee(Limits::of(policy)));
         let sessions = Sessions::new(driver, Arc::clone(&limits));
+        let schema = Schema::with_chance(dialect, chance.clone());
         let pool = Pool::new(sessions, policy.pool.clone(), tasks, chance);
         let shared = Shared {
             pool,
             limits,
-            schema: Schema::new(dialect),
+            schema,
             dialect,
             prober: Mutex::new(None),
         };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use mainstay_engine::Chance;
 use quick_cache::sync::Cache;
 
 use crate::catalog::{Entity, Volatility};
@@ -24,17 +25,30 @@ pub struct Schema {
     entities: Cache<Arc<str>, Arc<Entity>>,
     functions: ArcSwapOption<HashMap<String, Volatility>>,
     hidden_writes: Cache<u64, ()>,
+    chance: Chance,
 }
 
 impl Schema {
-    /// Nothing remembered yet.
+    /// Nothing remembered yet; chance from the operating system.
     pub fn new(dialect: Dialect) -> Self {
+        Self::with_chance(dialect, Chance::from_entropy())
+    }
+
+    /// Nothing remembered yet. The pauses of reruns are drawn from `chance`.
+    pub fn with_chance(dialect: Dialect, chance: Chance) -> Self {
         Schema {
+            chance,
             classifier: Classifier::new(dialect),
             entities: Cache::new(ENTITIES_MAX),
             functions: ArcSwapOption::empty(),
             hidden_writes: Cache::new(HIDDEN_WRITES_MAX),
         }
+    }
+
+    /// A share between 0 and 1, for the jitter of pauses.
+    pub(crate) fn draw_share(&self) -> f64 {
+        // 53 bits: what a double holds exactly.
+        (self.chance.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// What a text may do, by all that is known. A text that once turned out to write is a write.

@@ -23,6 +23,7 @@ use crate::database::Access;
 use crate::dialect::Dialect;
 use crate::value::Value;
 
+pub(crate) use script::is_one_expression;
 pub use script::split_script;
 
 /// Texts that a [`Classifier`] remembers by default: enough for every statement of a large application,

@@ -1,4 +1,5 @@
 //! One endpoint as a database, on a scripted driver and a paused clock.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "plain/cuts.rs"]
 mod cuts;

@@ -14,7 +14,7 @@ use crate::statement::Class;
 use crate::value::Value;
 
 /// Refuses what would change a pooled session behind the pool's back.
-pub(super) fn refuse_control(class: &Class) -> Result<(), SqlError> {
+pub(crate) fn refuse_control(class: &Class) -> Result<(), SqlError> {
     if class.is_transaction_control {
         return Err(SqlError::caller(
             Code::BadStatement,

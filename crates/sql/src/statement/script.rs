@@ -15,6 +15,40 @@ pub fn split_script(dialect: Dialect, text: &str) -> Vec<Arc<str>> {
         .collect()
 }
 
+/// Whether a text can stand as one type or expression in the middle of a statement: it has something in it,
+/// its quotes and parentheses are closed, and it has no semicolon and no comment.
+pub(crate) fn is_one_expression(dialect: Dialect, text: &str) -> bool {
+    let (mut depth, mut covered, mut count) = (0usize, 0usize, 0usize);
+    for Placed { lexeme, start, end } in Lexer::new(dialect, text) {
+        // Only spaces between two pieces: a comment would swallow what follows.
+        if !text[covered..start].trim().is_empty() {
+            return false;
+        }
+        covered = end;
+        count += 1;
+        match lexeme {
+            Lexeme::Symbol(';') => return false,
+            Lexeme::Symbol('(' | '[') => depth += 1,
+            Lexeme::Symbol(')' | ']') if depth == 0 => return false,
+            Lexeme::Symbol(')' | ']') => depth -= 1,
+            Lexeme::Literal(piece) | Lexeme::Quoted(piece) if !is_closed(piece) => return false,
+            _ => {}
+        }
+    }
+    count > 0 && depth == 0 && text[covered..].trim().is_empty()
+}
+
+fn is_closed(piece: &str) -> bool {
+    let close = match piece.chars().next() {
+        Some('[') => ']',
+        Some(quote @ ('"' | '`' | '$')) => quote,
+        _ => '\'',
+    };
+    // A closing quote that is the opening one, or half of a doubled one, closes nothing.
+    let quotes = piece.chars().filter(|c| *c == close).count();
+    piece.len() > 1 && piece.ends_with(close) && (close == ']' || quotes.is_multiple_of(2))
+}
+
 /// One statement of a text.
 pub(crate) struct Piece<'a> {
     /// Where it begins and ends, without its semicolon.

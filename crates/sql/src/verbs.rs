@@ -1,0 +1,262 @@
+//! What people do with a database, the same for a plain driver and for a proxy.
+
+mod catalog;
+mod ddl;
+mod rerun;
+mod rows;
+mod statement;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::catalog::{Entity, EntityName, ForeignKey};
+use crate::database::{Answer, BoxFuture, Database, Options};
+use crate::error::{Code, SqlError};
+use crate::filter::Filter;
+use crate::select::{Find, Paged};
+use crate::stream::RowStream;
+use crate::transaction::{Begin, Transaction};
+use crate::value::Value;
+
+pub use rows::{Change, Progress, Record};
+
+/// The verbs of every [`Database`].
+///
+/// Names of entities and columns are checked against the schema and quoted; values are always bound.
+/// Descriptions are remembered; an unknown column or entity is looked up anew once before it is an error.
+/// All futures are cancel safe as [`Database`] says.
+pub trait Verbs: Database {
+    /// Names of tables and views.
+    fn entities(&self) -> impl Future<Output = Result<Vec<EntityName>, SqlError>> + Send {
+        catalog::entities(self)
+    }
+
+    /// Columns, primary key and indexes of a table or view; `refresh` asks the database even if they are
+    /// remembered.
+    ///
+    /// # Errors
+    /// `unknown_entity`, with the name that was probably meant.
+    fn entity(
+        &self,
+        name: &str,
+        refresh: bool,
+    ) -> impl Future<Output = Result<Arc<Entity>, SqlError>> + Send {
+        catalog::entity(self, name, refresh)
+    }
+
+    /// Whether there is such a table or view, asked of the database now. Never `false` for a failure.
+    fn exists(&self, name: &str) -> impl Future<Output = Result<bool, SqlError>> + Send {
+        catalog::exists(self, name)
+    }
+
+    /// Foreign keys of other entities to this one.
+    fn children(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Vec<ForeignKey>, SqlError>> + Send {
+        catalog::relations(self, name, true)
+    }
+
+    /// Foreign keys of this entity to others.
+    fn foreign_keys(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Vec<ForeignKey>, SqlError>> + Send {
+        catalog::relations(self, name, false)
+    }
+
+    /// Rows of an entity, or one page of them with the totals.
+    fn find(
+        &self,
+        find: &Find,
+        options: Options,
+    ) -> impl Future<Output = Result<Paged, SqlError>> + Send {
+        rows::find(self, find, options)
+    }
+
+    /// Rows of an entity in batches, in bounded memory. A page is refused: the batches are the pages.
+    fn stream_entity(
+        &self,
+        find: &Find,
+        options: Options,
+    ) -> impl Future<Output = Result<RowStream, SqlError>> + Send {
+        rows::stream(self, find, options)
+    }
+
+    /// Rows of a statement in batches, in bounded memory. Only reads: what may change something is
+    /// refused, unless the caller declares its safety.
+    fn stream_query(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> impl Future<Output = Result<RowStream, SqlError>> + Send {
+        statement::stream(self, sql, params, options)
+    }
+
+    /// Columns and rows of a statement. Text that may change anything is treated as a write.
+    fn query(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        statement::run(self, "query", sql, params, options)
+    }
+
+    /// The one value of a statement's one row; `None`: there was no row.
+    ///
+    /// # Errors
+    /// Beside those of [`Verbs::query`]: `bad_request` if there is more than one row or column.
+    fn scalar(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> impl Future<Output = Result<Option<Value>, SqlError>> + Send {
+        statement::scalar(self, sql, params, options)
+    }
+
+    /// Runs a statement for what it changes: affected rows and generated keys.
+    fn execute(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        statement::run(self, "execute", sql, params, options)
+    }
+
+    /// Inserts one row. The answer's keys are the values of its primary key, where the database gives
+    /// them.
+    fn insert(
+        &self,
+        entity: &str,
+        record: &Record,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        rows::insert(self, entity, record, options)
+    }
+
+    /// Inserts many rows in one transaction. `progress` is told after each thousand or so.
+    fn insert_many(
+        &self,
+        entity: &str,
+        records: &[Record],
+        options: Options,
+        progress: Option<Progress<'_>>,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        rows::insert_many(self, entity, records, options, progress)
+    }
+
+    /// Changes the rows that the filters fit. Without filters it is refused: use [`Verbs::execute`] to
+    /// change every row.
+    fn update(
+        &self,
+        entity: &str,
+        change: &Change,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        rows::update(self, entity, change, options)
+    }
+
+    /// Makes many changes in one transaction. `progress` is told after each thousand or so.
+    fn update_many(
+        &self,
+        entity: &str,
+        changes: &[Change],
+        options: Options,
+        progress: Option<Progress<'_>>,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        rows::update_many(self, entity, changes, options, progress)
+    }
+
+    /// Deletes the rows that the filters fit. Without filters it is refused: use [`Verbs::execute`] to
+    /// delete every row.
+    fn delete(
+        &self,
+        entity: &str,
+        filters: &[Filter],
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        rows::delete(self, entity, filters, options)
+    }
+
+    /// Creates a table with its indexes. A column without a native type gets the one of the dialect that
+    /// holds its values.
+    fn create_entity(
+        &self,
+        entity: &Entity,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        ddl::create(self, std::slice::from_ref(entity), options)
+    }
+
+    /// Creates several tables, in one transaction where the database can.
+    fn create_entities(
+        &self,
+        entities: &[Entity],
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        ddl::create(self, entities, options)
+    }
+
+    /// Drops a table or view.
+    fn drop_entity(
+        &self,
+        name: &str,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        ddl::drop(self, name, options)
+    }
+
+    /// A script that creates these tables with their indexes and foreign keys. Views are refused.
+    fn ddl_for(&self, names: &[&str]) -> impl Future<Output = Result<String, SqlError>> + Send {
+        ddl::script_for(self, names)
+    }
+
+    /// Runs the statements of a text one after the other, stops at the first failure, in one transaction
+    /// where the database can. The answer has a result for each.
+    fn script(
+        &self,
+        text: &str,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        statement::script(self, text, options)
+    }
+
+    /// Runs a closure in a transaction and commits. On contention, or if the transaction was lost before
+    /// its commit was sent, the whole closure is run again, up to `reruns` times; never after a commit
+    /// was sent. Any error of the closure rolls back.
+    fn transaction<T, F>(
+        &self,
+        begin: Begin,
+        reruns: u32,
+        work: F,
+    ) -> impl Future<Output = Result<T, SqlError>> + Send
+    where
+        T: Send,
+        F: for<'t> Fn(&'t mut dyn Transaction) -> BoxFuture<'t, Result<T, SqlError>> + Send + Sync,
+    {
+        rerun::transaction(self, begin, reruns, work)
+    }
+
+    /// Forgets cached answers.
+    ///
+    /// # Errors
+    /// Always `not_available`: there is no cache in this version.
+    fn invalidate(
+        &self,
+        _entity: Option<&str>,
+    ) -> impl Future<Output = Result<(), SqlError>> + Send {
+        std::future::ready(Err(statement::not_available_yet("invalidate")))
+    }
+}
+
+impl<T: Database + ?Sized> Verbs for T {}
+
+/// Whether an error says that the schema is another one than was remembered.
+fn is_stale_schema(error: &SqlError) -> bool {
+    matches!(error.code(), Code::UnknownColumn | Code::UnknownEntity)
+        && error.sent().is_proven_harmless()
+}
