@@ -36,6 +36,7 @@ pub mod routing;
 pub mod source;
 pub mod stats;
 pub mod tasks;
+pub mod transient;
 pub mod watchdog;
 
 pub use attempt::{Attempt, EndpointId, Marks};
