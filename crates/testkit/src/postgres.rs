@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -214,15 +214,28 @@ impl PostgresServer {
     pub async fn wait_ready(&self) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let problem = match self.sql("SELECT 1").await {
-                Ok(_) => return Ok(()),
-                Err(problem) => problem,
+            let problem = match self.says_ready() {
+                // A question to a server that is not ready costs it a process.
+                false => anyhow!("it is starting"),
+                true => match self.sql("SELECT 1").await {
+                    Ok(_) => return Ok(()),
+                    Err(problem) => problem,
+                },
             };
             if !self.pid().is_some_and(process::running) || Instant::now() > end {
                 bail!("the server is not ready: {problem:#}\n{}", self.log_tail());
             }
             sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// Whether the running server has written that it accepts clients.
+    fn says_ready(&self) -> bool {
+        let text = std::fs::read_to_string(self.lock_file()).unwrap_or_default();
+        let mut lines = text.lines();
+        let pid = lines.next().and_then(|pid| pid.parse().ok());
+        let state = lines.nth(6).unwrap_or_default().trim();
+        pid == self.pid() && matches!(state, "ready" | "standby")
     }
 
     /// Starts the stopped or killed server again, on its port and with its data, and waits until it
@@ -328,7 +341,7 @@ impl PostgresServer {
     /// The lock file, whose pid may soon be another process's, and the shared memory segment that
     /// only the killed server would have removed.
     fn remove_leftovers(&self) {
-        let lock = self.data().join("postmaster.pid");
+        let lock = self.lock_file();
         let text = std::fs::read_to_string(&lock).unwrap_or_default();
         if let Some(segment) = text
             .lines()
@@ -339,6 +352,10 @@ impl PostgresServer {
             let _ = run(self.installation.command("ipcrm").args(["-m", segment]));
         }
         let _ = std::fs::remove_file(lock);
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.data().join("postmaster.pid")
     }
 
     fn data(&self) -> PathBuf {

@@ -23,6 +23,12 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("dynamic_shared_memory_type", "mmap"),
     ("wal_level", "replica"),
     ("wal_keep_size", "256MB"),
+    // The log's files are of 1 MB, so that a new server is small: keep as much as usual.
+    ("min_wal_size", "80MB"),
+    ("max_wal_size", "512MB"),
+    // What no test needs and each server would pay for.
+    ("max_logical_replication_workers", "0"),
+    ("jit", "off"),
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
     ("log_line_prefix", "%m [%p] %u@%d %a "),

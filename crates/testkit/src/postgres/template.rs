@@ -9,7 +9,7 @@ use super::installation::{Installation, run};
 use crate::folder::Folder;
 
 /// Raised when the arguments of `initdb` change, so that an older template is not taken.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// The template's folder, made if it is not there yet. Blocks; safe against other processes.
 pub(crate) fn template(installation: &Installation, base: &Path) -> Result<PathBuf> {
@@ -41,7 +41,7 @@ pub(crate) fn init(installation: &Installation, data: &Path) -> Result<()> {
             "--encoding=UTF8",
             "--locale=C",
         ])
-        .args(["--no-sync", "--no-instructions"])
+        .args(["--no-sync", "--no-instructions", "--wal-segsize=1"])
         .arg("--pgdata")
         .arg(data))
 }
