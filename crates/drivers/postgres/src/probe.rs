@@ -1,0 +1,122 @@
+//! What the server says about its role and how far it has come.
+
+use mainstay_sql::{Position, Probe, SqlError, Value};
+
+use crate::session::Session;
+
+/// Role and positions alone; what any user may ask.
+const LITTLE: &str = "SELECT pg_is_in_recovery(), \
+     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, \
+     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() END";
+
+/// The same with identity, timeline and synchronous standbys. The primary's timeline comes from the name
+/// of its log file, as the control file lags behind a promotion until the next checkpoint. Standbys whose
+/// state this user may not see count as present.
+const FULL: &str = "SELECT pg_is_in_recovery(), \
+     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, \
+     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() END, \
+     (SELECT system_identifier FROM pg_control_system()), \
+     CASE WHEN pg_is_in_recovery() \
+       THEN (SELECT greatest(c.timeline_id, r.min_recovery_end_timeline)::int8 \
+             FROM pg_control_checkpoint() c, pg_control_recovery() r) \
+       ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int8 END, \
+     NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> '' \
+       AND (SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) \
+         < coalesce(substring(current_setting('synchronous_standby_names') from '(\\d+)\\s*\\(')::int8, 1)";
+
+/// The start of the log's pages is not counted by what a replica has replayed.
+const PAGE: u64 = 8192;
+const PAGE_HEADER: u64 = 24;
+
+/// One round trip, once the session has prepared it.
+pub(crate) async fn probe(session: &mut Session) -> Result<Probe, SqlError> {
+    if !session.probes_little {
+        match session.ask(FULL, &[]).await {
+            Err(error) if error.failure().code.as_deref() == Some("42501") => {
+                session.probes_little = true
+            }
+            result => return Ok(read(&one_row(result?)?)),
+        }
+    }
+    let rows = session.ask(LITTLE, &[]).await?;
+    Ok(read(&one_row(rows)?))
+}
+
+/// Where this session's commits end, or what was replayed. The insert position is what covers a commit
+/// that did not wait for the disk (`synchronous_commit = off`) too; it may be a little further on.
+pub(crate) async fn position(session: &mut Session) -> Result<Option<Position>, SqlError> {
+    let rows = session.ask(LITTLE, &[]).await?;
+    Ok(read(&one_row(rows)?).position)
+}
+
+fn one_row(rows: Vec<Vec<Value>>) -> Result<Vec<Value>, SqlError> {
+    rows.into_iter()
+        .next()
+        .ok_or_else(|| SqlError::internal("the server said nothing about itself"))
+}
+
+fn read(row: &[Value]) -> Probe {
+    let is_replica = match row.first() {
+        Some(Value::Bool(v)) => Some(*v),
+        _ => None,
+    };
+    let number = |index: usize| match row.get(index) {
+        Some(Value::I64(v)) => Some(*v as u64),
+        _ => None,
+    };
+    Probe {
+        is_primary: is_replica.map(|replica| !replica),
+        position: row
+            .get(1)
+            .and_then(lsn)
+            .map(end_of_record)
+            .map(Position::Lsn),
+        received: row.get(2).and_then(lsn).map(Position::Lsn),
+        system: number(3),
+        timeline: number(4),
+        lacks_sync_standby: row.get(5) == Some(&Value::Bool(true)),
+    }
+}
+
+fn lsn(value: &Value) -> Option<u64> {
+    let Value::Other { text, .. } = value else {
+        return None;
+    };
+    let (high, low) = text.split_once('/')?;
+    let part = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    Some((part(high)? << 32) | part(low)?)
+}
+
+/// After a record that fills a page to its end the insert position is behind the next page's header,
+/// where no replica arrives before the next record.
+fn end_of_record(lsn: u64) -> u64 {
+    if lsn % PAGE == PAGE_HEADER {
+        lsn - PAGE_HEADER
+    } else {
+        lsn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_from_their_text() {
+        let position = |text: &str| {
+            lsn(&Value::Other {
+                type_name: "pg_lsn".into(),
+                text: text.into(),
+            })
+        };
+        assert_eq!(position("16/B374D848"), Some(0x16_B374_D848));
+        assert_eq!(position("nonsense"), None);
+        assert_eq!(lsn(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_position_behind_a_page_header_is_the_end_of_the_page_before() {
+        assert_eq!(end_of_record(5 * PAGE + PAGE_HEADER), 5 * PAGE);
+        assert_eq!(end_of_record(5 * PAGE + 32), 5 * PAGE + 32);
+    }
+}

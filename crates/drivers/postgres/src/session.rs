@@ -1,0 +1,577 @@
+//! One session at the server.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mainstay_engine::Sent;
+use mainstay_sql::catalog::{Describe, Description};
+use mainstay_sql::{
+    Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Column, Connection,
+    HandedOver, Isolation, Position, Probe, Row, SqlError, Value, Verdict,
+};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, RowStream};
+
+use crate::cancel::PostgresCancel;
+use crate::encode::{self, Param};
+use crate::errors::{self, Phase};
+use crate::link::Link;
+use crate::statement::{PrepareError, Prepared, Statements, admit};
+use crate::{catalog, probe};
+
+/// How long a cancelled statement may take to end before it is cancelled again.
+const CANCEL_AGAIN: Duration = Duration::from_millis(500);
+/// After that many cancels the session is given up.
+const CANCELS_MAX: u32 = 4;
+/// A prepare that was dropped half way leaves a statement at the server; so many may be left.
+const ORPHANS_MAX: u32 = 16;
+
+/// What [`Connection::reset`] undoes. `DISCARD ALL` would also take the prepared statements away.
+const RESET: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+     SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
+
+pub(crate) struct Session {
+    client: Client,
+    link: Arc<Link>,
+    canceller: Arc<PostgresCancel>,
+    mover: JoinHandle<()>,
+    access: Access,
+    statements: Statements,
+    open: Option<Open>,
+    /// A method's future was dropped, or is running.
+    in_doubt: bool,
+    in_transaction: bool,
+    /// A prepare is under way.
+    preparing: bool,
+    orphans: u32,
+    /// The caller made statements of its own (`PREPARE`).
+    has_named: bool,
+    /// The user may not read what the full probe asks for.
+    pub(crate) probes_little: bool,
+}
+
+/// A started statement whose rows are fetched in batches; without a stream it has ended.
+struct Open {
+    prepared: Arc<Prepared>,
+    stream: Option<Pin<Box<RowStream>>>,
+    text: Box<str>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        client: Client,
+        canceller: PostgresCancel,
+        mover: JoinHandle<()>,
+        access: Access,
+    ) -> Self {
+        Session {
+            client,
+            link: canceller.link.clone(),
+            statements: Statements::new(canceller.settings.statements_max),
+            canceller: Arc::new(canceller),
+            mover,
+            access,
+            open: None,
+            in_doubt: false,
+            in_transaction: false,
+            preparing: false,
+            orphans: 0,
+            has_named: false,
+            probes_little: false,
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Takes the session into use: waits for a cancel that is on its way, so that it cannot hit what
+    /// begins now.
+    pub(crate) async fn enter(&mut self) -> Result<(), SqlError> {
+        if self.in_doubt || self.open.as_ref().is_some_and(|o| o.stream.is_some()) {
+            return Err(SqlError::internal(
+                "the session was used before it was cleaned up",
+            ));
+        }
+        let link = self.link.clone();
+        let permit = link.gate.acquire().await;
+        if self.is_gone() {
+            return Err(self.gone());
+        }
+        self.open = None;
+        self.in_doubt = true;
+        link.forget();
+        link.set_busy(true);
+        drop(permit);
+        Ok(())
+    }
+
+    /// Whatever was running has ended.
+    pub(crate) fn leave(&mut self) {
+        self.link.set_busy(false);
+        self.in_doubt = false;
+    }
+
+    fn is_gone(&self) -> bool {
+        self.client.is_closed() || self.link.is_retired()
+    }
+
+    fn gone(&self) -> SqlError {
+        let cause = self.link.cause().unwrap_or_else(|| "closed".into());
+        let error = errors::lost(
+            format!("the connection is closed: {cause}"),
+            Phase::Before,
+            None,
+        );
+        if self.in_transaction {
+            errors::transaction_lost(error)
+        } else {
+            error
+        }
+    }
+
+    /// Names an error, and gives the session up if it ended with it.
+    pub(crate) fn failed(&self, error: &tokio_postgres::Error, phase: Phase) -> SqlError {
+        let ends = error
+            .as_db_error()
+            .is_none_or(|e| errors::is_fatal(e) || e.code().code() == "08P01");
+        let named = errors::named(
+            error,
+            phase,
+            self.link.cancel_was_asked(),
+            self.link.cause().as_deref(),
+        );
+        if !ends {
+            return named;
+        }
+        self.link.retire(named.failure().message.clone());
+        if self.in_transaction && phase != Phase::Commit {
+            errors::transaction_lost(named)
+        } else {
+            named
+        }
+    }
+
+    async fn prepared(&mut self, text: &str) -> Result<Arc<Prepared>, SqlError> {
+        if let Some(prepared) = self.statements.get(text) {
+            return Ok(prepared);
+        }
+        let verb = admit(text)?;
+        self.preparing = true;
+        let made = Prepared::make(&self.client, text, verb).await;
+        self.preparing = false;
+        match made {
+            Ok(prepared) => {
+                let prepared = Arc::new(prepared);
+                self.statements.insert(text, prepared.clone());
+                Ok(prepared)
+            }
+            Err(PrepareError::Driver(error)) => Err(error),
+            Err(PrepareError::Server(error)) => Err(self.failed(&error, Phase::Prepare)),
+        }
+    }
+
+    /// Prepares, checks the parameters, hands over.
+    async fn start(
+        &mut self,
+        text: &str,
+        params: &[Value],
+        handed_over: HandedOver<'_>,
+    ) -> Result<(Arc<Prepared>, RowStream), SqlError> {
+        let prepared = self.prepared(text).await?;
+        encode::check(params, prepared.statement.params())?;
+        self.has_named |= prepared.verb.prepares;
+        handed_over();
+        match self
+            .client
+            .query_raw(&prepared.statement, params.iter().map(Param))
+            .await
+        {
+            Ok(stream) => Ok((prepared, stream)),
+            Err(error) => Err(self.stopped(&error, &prepared, text)),
+        }
+    }
+
+    /// An error of a statement that was handed over. A stale one is forgotten, so that it is prepared
+    /// again next time.
+    fn stopped(
+        &mut self,
+        error: &tokio_postgres::Error,
+        prepared: &Prepared,
+        text: &str,
+    ) -> SqlError {
+        let named = self.failed(error, run_phase(prepared));
+        if named.detail().verdict == Verdict::PrepareAgain {
+            self.statements.remove(text);
+        }
+        named
+    }
+
+    async fn collect(
+        &mut self,
+        text: &str,
+        params: &[Value],
+        max: AnswerMax,
+        handed_over: HandedOver<'_>,
+    ) -> Result<Answer, SqlError> {
+        let (prepared, stream) = self.start(text, params, handed_over).await?;
+        let mut stream = pin!(stream);
+        let (mut rows, mut bytes) = (Vec::new(), 0_u64);
+        while let Some(row) = stream
+            .try_next()
+            .await
+            .map_err(|e| self.stopped(&e, &prepared, text))?
+        {
+            bytes += row.raw_size_bytes() as u64;
+            let problem = match rows.len() as u64 >= max.rows || bytes > max.bytes {
+                true => too_large(max),
+                false => match prepared.decode(&row) {
+                    Ok(values) => {
+                        rows.push(values);
+                        continue;
+                    }
+                    Err(problem) => problem,
+                },
+            };
+            return Err(self.give_up(stream, problem).await);
+        }
+        self.check_replicated()?;
+        Ok(Answer {
+            columns: prepared.columns.clone(),
+            rows,
+            affected: stream.rows_affected().filter(|_| prepared.verb.counts),
+            ..Answer::default()
+        })
+    }
+
+    /// The driver does not want the rest: stops the server, waits for its end, and says by it whether the
+    /// statement took effect.
+    async fn give_up(&self, mut stream: Pin<&mut RowStream>, mut problem: SqlError) -> SqlError {
+        self.canceller.deliver().await;
+        let end = loop {
+            match stream.try_next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        problem.detail_mut().failure.sent = match end {
+            Some(error) => self.failed(&error, Phase::Run { is_atomic: true }).sent(),
+            None => Sent::Maybe,
+        };
+        problem
+    }
+
+    fn check_replicated(&self) -> Result<(), SqlError> {
+        if self.link.replication_wait_was_cancelled() {
+            Err(errors::not_replicated())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Rows of a query of the driver's own, which changes nothing. Only between `enter` and `leave`.
+    pub(crate) async fn ask(&mut self, text: &str, params: &[Value]) -> Result<Vec<Row>, SqlError> {
+        let answer = self
+            .collect(text, params, AnswerMax::default(), &|| {})
+            .await;
+        answer.map(|answer| answer.rows).map_err(harmless)
+    }
+
+    /// Runs a command of the driver's own.
+    async fn command(&mut self, text: &str, phase: Phase) -> Result<(), SqlError> {
+        self.client
+            .batch_execute(text)
+            .await
+            .map_err(|e| self.failed(&e, phase))
+    }
+
+    async fn fetch(&mut self, max: BatchMax) -> Result<Option<Batch>, SqlError> {
+        let Some(open) = self.open.as_mut() else {
+            return Err(SqlError::internal(
+                "there is no started statement to fetch from",
+            ));
+        };
+        let Some(stream) = open.stream.as_mut() else {
+            self.open = None;
+            return Ok(None);
+        };
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while rows.len() < max.rows.max(1) && bytes < max.bytes.max(1) {
+            match stream.try_next().await {
+                Ok(Some(row)) => {
+                    bytes += row.raw_size_bytes();
+                    rows.push(open.prepared.decode(&row)?);
+                }
+                Ok(None) => {
+                    open.stream = None;
+                    break;
+                }
+                Err(error) => {
+                    let (prepared, text) = (open.prepared.clone(), open.text.clone());
+                    self.open = None;
+                    return Err(self.stopped(&error, &prepared, &text));
+                }
+            }
+        }
+        if open.stream.is_none() {
+            self.check_replicated()?;
+        }
+        if rows.is_empty() {
+            self.open = None;
+            return Ok(None);
+        }
+        Ok(Some(Batch { rows }))
+    }
+
+    /// Cancels until the server has answered everything that was sent.
+    async fn drain(&self) -> Result<(), SqlError> {
+        let mut drained = pin!(self.client.check_connection());
+        self.canceller.deliver().await;
+        for _ in 0..CANCELS_MAX {
+            match tokio::time::timeout(CANCEL_AGAIN, &mut drained).await {
+                Ok(result) => return result.map_err(|e| self.failed(&e, Phase::Control)),
+                // It had not been sent yet when the cancel arrived, or does not notice.
+                Err(_) => self.canceller.deliver().await,
+            }
+        }
+        self.link.retire("the server did not stop");
+        Err(self.gone())
+    }
+
+    async fn clean(&mut self) -> Result<(), SqlError> {
+        if std::mem::take(&mut self.preparing) {
+            self.orphans += 1;
+        }
+        let was_running = self.in_doubt || self.open.as_ref().is_some_and(|o| o.stream.is_some());
+        self.open = None;
+        self.in_doubt = true;
+        // A cancel of the caller's may still be on its way; ours take their turn behind it.
+        let link = self.link.clone();
+        let permit = link.gate.acquire().await;
+        if self.is_gone() || self.orphans > ORPHANS_MAX {
+            self.link
+                .retire("too many statements were left half prepared");
+            return Err(self.gone());
+        }
+        if was_running {
+            self.drain().await?;
+        }
+        drop(permit);
+        // Outside a transaction it is a warning; either way the session is idle afterwards.
+        self.command("ROLLBACK", Phase::Control).await?;
+        self.in_transaction = false;
+        self.leave();
+        Ok(())
+    }
+
+    async fn restore(&mut self) -> Result<(), SqlError> {
+        self.command(RESET, Phase::Control).await?;
+        if std::mem::take(&mut self.has_named) {
+            let named = "SELECT name FROM pg_prepared_statements WHERE from_sql";
+            for row in self.ask(named, &[]).await? {
+                if let [Value::Text(name)] = row.as_slice() {
+                    let command = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
+                    self.command(&command, Phase::Control).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_transaction(&mut self, handed_over: HandedOver<'_>) -> Result<(), SqlError> {
+        handed_over();
+        // In a transaction that an error has ended COMMIT would quietly roll back; the empty SELECT is
+        // refused there, so that it is never reached.
+        let ended = self.command("SELECT; COMMIT", Phase::Commit).await;
+        self.in_transaction = false;
+        let Err(mut error) = ended else {
+            return self.check_replicated();
+        };
+        if error.sent() == Sent::Maybe {
+            error.detail_mut().code = Code::OutcomeUnknown;
+        }
+        if !self.is_gone() {
+            // The refused SELECT left the transaction open.
+            self.command("ROLLBACK", Phase::Control).await?;
+        }
+        Err(error)
+    }
+}
+
+fn run_phase(prepared: &Prepared) -> Phase {
+    Phase::Run {
+        is_atomic: prepared.verb.is_atomic,
+    }
+}
+
+fn harmless(mut error: SqlError) -> SqlError {
+    if error.sent() == Sent::Maybe {
+        error.detail_mut().failure.sent = Sent::YesUnprocessed;
+    }
+    error
+}
+
+fn too_large(max: AnswerMax) -> SqlError {
+    let message = format!(
+        "the answer has more than {} rows or {} bytes",
+        max.rows, max.bytes
+    );
+    SqlError::caller(Code::AnswerTooLarge, message, "ask for less, or stream it")
+}
+
+fn begin_text(begin: &Begin) -> String {
+    let isolation = match begin.isolation {
+        Isolation::Default => "",
+        Isolation::ReadCommitted => " ISOLATION LEVEL READ COMMITTED",
+        Isolation::RepeatableRead => " ISOLATION LEVEL REPEATABLE READ",
+        Isolation::Serializable => " ISOLATION LEVEL SERIALIZABLE",
+    };
+    let access = match begin.access {
+        Access::ReadOnly => " READ ONLY",
+        Access::ReadWrite => " READ WRITE",
+    };
+    format!("BEGIN{isolation}{access}")
+}
+
+/// Runs a body between `enter` and `leave`; a dropped future leaves the session in doubt.
+macro_rules! within {
+    ($self:ident, $body:expr) => {
+        Box::pin(async move {
+            $self.enter().await?;
+            let result = $body.await;
+            $self.leave();
+            result
+        })
+    };
+}
+
+impl Connection for Session {
+    fn is_closed(&self) -> bool {
+        self.is_gone()
+    }
+
+    fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
+        within!(self, async {
+            let answered = self.client.check_connection().await;
+            answered.map_err(|e| self.failed(&e, Phase::Control))
+        })
+    }
+
+    fn reset(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
+        within!(self, self.restore())
+    }
+
+    fn clean_up(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
+        Box::pin(self.clean())
+    }
+
+    fn canceller(&self) -> Arc<dyn Cancel> {
+        self.canceller.clone()
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        text: &'a str,
+        params: &'a [Value],
+        max: AnswerMax,
+        handed_over: HandedOver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, SqlError>> {
+        within!(self, self.collect(text, params, max, handed_over))
+    }
+
+    fn open<'a>(
+        &'a mut self,
+        text: &'a str,
+        params: &'a [Value],
+        handed_over: HandedOver<'a>,
+    ) -> BoxFuture<'a, Result<Arc<[Column]>, SqlError>> {
+        Box::pin(async move {
+            self.enter().await?;
+            match self.start(text, params, handed_over).await {
+                Ok((prepared, stream)) => {
+                    let columns = prepared.columns.clone();
+                    self.open = Some(Open {
+                        prepared,
+                        stream: Some(Box::pin(stream)),
+                        text: text.into(),
+                    });
+                    // Still busy, but in a known state.
+                    self.in_doubt = false;
+                    Ok(columns)
+                }
+                Err(error) => {
+                    self.leave();
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    fn next_batch(&mut self, max: BatchMax) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
+        Box::pin(async move {
+            self.in_doubt = true;
+            let result = self.fetch(max).await;
+            self.in_doubt = false;
+            if self.open.as_ref().is_none_or(|o| o.stream.is_none()) {
+                self.leave();
+            }
+            result
+        })
+    }
+
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<(), SqlError>> {
+        if self.access == Access::ReadOnly && begin.access == Access::ReadWrite {
+            // `READ WRITE` would override what keeps the session read-only.
+            let problem =
+                SqlError::internal("a writing transaction was begun on a read-only session");
+            return Box::pin(std::future::ready(Err(problem)));
+        }
+        within!(self, async {
+            self.command(&begin_text(begin), Phase::Control).await?;
+            self.in_transaction = true;
+            Ok(())
+        })
+    }
+
+    fn commit<'a>(
+        &'a mut self,
+        handed_over: HandedOver<'a>,
+    ) -> BoxFuture<'a, Result<(), SqlError>> {
+        within!(self, self.end_transaction(handed_over))
+    }
+
+    fn rollback(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
+        within!(self, async {
+            let ended = self.command("ROLLBACK", Phase::Control).await;
+            self.in_transaction = false;
+            ended
+        })
+    }
+
+    fn describe<'a>(
+        &'a mut self,
+        what: &'a Describe,
+    ) -> BoxFuture<'a, Result<Description, SqlError>> {
+        within!(self, catalog::describe(self, what))
+    }
+
+    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
+        within!(self, probe::probe(self))
+    }
+
+    fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {
+        within!(self, probe::position(self))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // An idle session says goodbye; a busy one would first read all that the server still has to say.
+        if self.link.is_busy() {
+            self.mover.abort();
+        }
+    }
+}
