@@ -8,8 +8,8 @@ use futures_util::TryStreamExt;
 use mainstay_engine::Sent;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Column, Connection,
-    HandedOver, Isolation, Position, Probe, Row, SqlError, Value, Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Collected, Column,
+    Connection, HandedOver, Isolation, Position, Probe, Row, SqlError, Value, Verdict,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, RowStream};
@@ -218,24 +218,20 @@ impl Session {
     ) -> Result<Answer, SqlError> {
         let (prepared, stream) = self.start(text, params, handed_over).await?;
         let mut stream = pin!(stream);
-        let (mut rows, mut bytes) = (Vec::new(), 0_u64);
+        let (mut rows, mut collected) = (Vec::new(), Collected::default());
         while let Some(row) = stream
             .try_next()
             .await
             .map_err(|e| self.stopped(&e, &prepared, text))?
         {
-            bytes += row.raw_size_bytes() as u64;
-            let problem = match rows.len() as u64 >= max.rows || bytes > max.bytes {
-                true => too_large(max),
-                false => match prepared.decode(&row) {
-                    Ok(values) => {
-                        rows.push(values);
-                        continue;
-                    }
-                    Err(problem) => problem,
-                },
-            };
-            return Err(self.give_up(stream, problem).await);
+            let added = prepared.decode(&row).and_then(|values| {
+                max.add(&mut collected, &values)?;
+                rows.push(values);
+                Ok(())
+            });
+            if let Err(problem) = added {
+                return Err(self.give_up(stream, problem).await);
+            }
         }
         self.check_replicated()?;
         Ok(Answer {
@@ -412,14 +408,6 @@ fn harmless(mut error: SqlError) -> SqlError {
         error.detail_mut().failure.sent = Sent::YesUnprocessed;
     }
     error
-}
-
-fn too_large(max: AnswerMax) -> SqlError {
-    let message = format!(
-        "the answer has more than {} rows or {} bytes",
-        max.rows, max.bytes
-    );
-    SqlError::caller(Code::AnswerTooLarge, message, "ask for less, or stream it")
 }
 
 fn begin_text(begin: &Begin) -> String {

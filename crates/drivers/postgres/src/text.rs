@@ -223,8 +223,8 @@ mod tests {
             (Value::F64(1e300), "1e300"),
             (Value::Bytes(vec![0, 255].into()), "\\x00ff"),
             (Value::Date(Finite::At(Day(0))), "1970-01-01"),
-            (Value::Date(Finite::At(Day(-719_529))), "0001-12-31 BC"),
-            (Value::Date(Finite::At(Day(-719_163))), "0001-01-01"),
+            (Value::Date(Finite::At(Day(-719_163))), "0001-12-31 BC"),
+            (Value::Date(Finite::At(Day(-719_162))), "0001-01-01"),
             (Value::Date(Finite::Infinity), "infinity"),
             (
                 Value::Timestamp(Finite::At(Micros(-1))),
