@@ -18,6 +18,8 @@ pub(crate) enum Verb {
     Change,
     /// COMMIT, END or RELEASE as a plain statement: it may commit.
     Commit,
+    /// ATTACH or VACUUM INTO: it opens another file, which the caller names.
+    OtherFile,
     /// Anything else.
     Other,
 }
@@ -98,6 +100,8 @@ pub(crate) fn verb(text: &str) -> Verb {
         Verb::Change
     } else if is(&["COMMIT", "END", "RELEASE"]) {
         Verb::Commit
+    } else if is(&["ATTACH"]) || (is(&["VACUUM"]) && words.any(|word| word.is("INTO"))) {
+        Verb::OtherFile
     } else {
         Verb::Other
     }
@@ -131,6 +135,9 @@ mod tests {
             ("update t set a = 1", Verb::Change),
             ("SELECT 1", Verb::Other),
             ("release s", Verb::Commit),
+            ("attach 'b.db' AS b", Verb::OtherFile),
+            ("VACUUM main INTO 'b.db'", Verb::OtherFile),
+            ("VACUUM", Verb::Other),
             ("", Verb::Other),
             ("-- only", Verb::Other),
             ("/* open", Verb::Other),

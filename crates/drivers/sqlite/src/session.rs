@@ -63,9 +63,10 @@ impl Session {
     /// Opens the file anew: temporary tables, attached files, settings and locks are gone for certain. The
     /// new connection is there before the old one goes, so the log is not written back in between.
     pub(crate) fn reset(&mut self) -> Result<(), Fault> {
+        // Its locks could keep the new connection out.
+        self.rollback()?;
         let connection = connect(&self.settings, self.is_read_only, &self.gate)?;
         self.plans.borrow_mut().clear();
-        self.tx.set(Tx::None);
         self.connection = connection;
         Ok(())
     }

@@ -33,17 +33,13 @@ impl Session {
         Ok(Ready { statement, stage })
     }
 
-    /// Whether the end of the statement is a commit.
+    /// What an error of the statement will prove.
     fn stage(&self, text: &str, statement: &Statement<'_>) -> Stage {
-        if statement.readonly() {
-            return match plan::verb(text) {
-                Verb::Commit => Stage::Autocommit,
-                _ => Stage::Statement,
-            };
-        }
-        match self.connection.is_autocommit() {
-            true => Stage::Autocommit,
-            false => Stage::Statement,
+        match plan::verb(text) {
+            Verb::OtherFile => Stage::OtherFile,
+            Verb::Commit => Stage::Autocommit,
+            _ if statement.readonly() || !self.connection.is_autocommit() => Stage::Statement,
+            _ => Stage::Autocommit,
         }
     }
 

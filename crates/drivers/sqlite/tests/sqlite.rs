@@ -1,5 +1,7 @@
 //! The driver against real files.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
 mod sqlite {
     pub(crate) mod bench;
     mod cancel;

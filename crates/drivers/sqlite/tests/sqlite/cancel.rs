@@ -183,3 +183,36 @@ async fn a_dropped_connection_ends_its_statement_and_gives_its_locks_back() {
         Value::I64(2)
     );
 }
+
+#[tokio::test]
+async fn a_cancelled_write_ends_its_transaction_and_nothing_runs_outside_of_it() {
+    let (_bench, mut c) = Bench::with(&["CREATE TABLE t(a)"]).await;
+    let endless = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                   SELECT i FROM n WHERE i < 0";
+    let canceller = c.canceller();
+    let mut lost = 0;
+    for round in 0..50 {
+        c.begin(&begin(Access::ReadWrite)).await.unwrap();
+        run(&mut c, "INSERT INTO t VALUES (1)").await.unwrap();
+        {
+            let mut writing = c.run(endless, &[], AnswerMax::default(), &|| ());
+            poll_once(writing.as_mut());
+            // Later each time: sometimes the write has begun, sometimes it has not.
+            (0..round).for_each(|_| std::thread::yield_now());
+            canceller.cancel().await;
+            let error = writing.await.unwrap_err();
+            assert_eq!(error.code(), Code::Cancelled);
+        }
+        if let Err(error) = run(&mut c, "INSERT INTO t VALUES (2)").await {
+            assert_eq!(error.code(), Code::TransactionLost);
+            assert_eq!(error.sent(), Sent::YesUnprocessed);
+            lost += 1;
+        }
+        c.rollback().await.unwrap();
+        assert_eq!(
+            scalar(&mut c, "SELECT count(*) FROM t").await,
+            Value::I64(0)
+        );
+    }
+    assert!(lost > 0, "no write was cancelled while it ran");
+}

@@ -287,3 +287,23 @@ async fn a_thousand_mistakes_of_the_caller_harm_no_connection() {
         Value::I64(1)
     );
 }
+
+#[tokio::test]
+async fn another_file_that_cannot_be_opened_is_the_callers_mistake() {
+    let (bench, mut c) = Bench::with(&["CREATE TABLE t(a)"]).await;
+    let garbage = bench.folder.path().join("garbage");
+    std::fs::write(&garbage, vec![b'x'; 8192]).unwrap();
+    let attach_garbage = format!("ATTACH '{}' AS other", garbage.display());
+    let table = [
+        "ATTACH '/no/such/folder/b.db' AS other",
+        &attach_garbage,
+        "VACUUM INTO '/no/such/folder/b.db'",
+    ];
+    for text in table {
+        let error = run(&mut c, text).await.unwrap_err();
+        assert_eq!(error.failure().weight(5), 0, "{text}: {error}");
+        assert_eq!(error.failure().blame, Blame::Caller, "{text}: {error}");
+        assert!(!c.is_closed(), "{text}");
+    }
+    run(&mut c, "INSERT INTO t VALUES (1)").await.unwrap();
+}

@@ -181,6 +181,24 @@ async fn a_reset_leaves_nothing_of_the_caller_behind() {
 }
 
 #[tokio::test]
+async fn a_reset_gives_the_locks_of_a_file_without_a_log_back() {
+    let bench = Bench::new();
+    let settings = || bench.settings().pragma("journal_mode", "delete");
+    let mut c = bench
+        .connect_with(settings(), Access::ReadWrite)
+        .await
+        .unwrap();
+    run(&mut c, "CREATE TABLE t(a)").await.unwrap();
+    run(&mut c, "BEGIN EXCLUSIVE").await.unwrap();
+    c.reset().await.unwrap();
+    let mut other = bench
+        .connect_with(settings(), Access::ReadWrite)
+        .await
+        .unwrap();
+    run(&mut other, "INSERT INTO t VALUES (1)").await.unwrap();
+}
+
+#[tokio::test]
 async fn a_probe_says_what_sqlite_knows() {
     let (_bench, mut c) = Bench::with(&[]).await;
     let probe = c.probe().await.unwrap();
