@@ -10,6 +10,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use regex::{Captures, Regex};
 
@@ -51,40 +52,47 @@ const EMAIL: &str = r"[\w.%+\-]+@[\w\-]+(?:\.[\w\-]+)+";
 /// to be slow.
 const FINDS_MAX: usize = 256;
 
-/// Finds secrets in texts. Made once and shared; a text without any is not copied.
-#[derive(Debug, Clone)]
+/// Finds secrets in texts. Copies share the patterns, which are compiled at the first text; a text
+/// without secrets is not copied.
+#[derive(Debug, Clone, Default)]
 pub struct Redactor {
-    patterns: Vec<Regex>,
+    patterns: Arc<OnceLock<Patterns>>,
+}
+
+#[derive(Debug)]
+struct Patterns {
+    in_context: Vec<Regex>,
     email: Regex,
 }
 
-impl Default for Redactor {
-    fn default() -> Self {
-        Self::new()
+impl Patterns {
+    fn compile() -> Self {
+        let compile = |pattern: &&str| {
+            Regex::new(pattern).expect("the patterns are constants that a test compiles")
+        };
+        Patterns {
+            in_context: PATTERNS.iter().map(compile).collect(),
+            email: compile(&EMAIL),
+        }
     }
 }
 
 impl Redactor {
-    /// All patterns, ready to use.
+    /// All patterns.
     pub fn new() -> Self {
-        let compile = |pattern: &&str| {
-            Regex::new(pattern).expect("the patterns are constants that a test compiles")
-        };
-        Redactor {
-            patterns: PATTERNS.iter().map(compile).collect(),
-            email: compile(&EMAIL),
-        }
+        Self::default()
     }
 
     /// The text without passwords, tokens, keys, bearer headers, credentials in URLs, e-mail
     /// addresses, card numbers and US social security numbers.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let patterns = self.patterns.get_or_init(Patterns::compile);
         let mut secrets = digits::secrets(text);
-        for pattern in &self.patterns {
+        for pattern in &patterns.in_context {
             find_all(pattern, text, &mut secrets);
         }
         let masked = mask(text, secrets);
-        match self.email.replace_all(&masked, MASK) {
+        match patterns.email.replace_all(&masked, MASK) {
             Cow::Owned(replaced) => Cow::Owned(replaced),
             Cow::Borrowed(_) => masked,
         }
