@@ -5,7 +5,7 @@
 
 mod functions;
 mod idempotent;
-mod lexer;
+pub mod lexer;
 mod parse;
 mod scan;
 mod script;

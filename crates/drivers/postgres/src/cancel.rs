@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay_engine::tasks::Tasks;
 use mainstay_sql::{BoxFuture, Cancel};
 use tokio::io::AsyncReadExt;
 use tokio_postgres::CancelToken;
@@ -18,6 +19,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Cancels on the same server that the session is connected to.
 pub(crate) struct PostgresCancel {
+    tasks: Tasks,
+    request: Arc<Request>,
+}
+
+/// A request on its way.
+pub(crate) struct Request {
     pub(crate) link: Arc<Link>,
     pub(crate) token: CancelToken,
     pub(crate) tls: Tls,
@@ -27,24 +34,48 @@ pub(crate) struct PostgresCancel {
 
 impl Cancel for PostgresCancel {
     fn cancel(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            // Holding the permit keeps the session from starting anything until the request was processed;
-            // an idle session has nothing to cancel.
-            let Ok(_permit) = self.link.gate.acquire().await else {
-                return;
-            };
-            if self.link.is_busy() {
-                self.link.note_cancel();
-                self.deliver().await;
-            }
-        })
+        Box::pin(self.stop())
     }
 }
 
 impl PostgresCancel {
+    pub(crate) fn new(tasks: Tasks, request: Request) -> Self {
+        let request = Arc::new(request);
+        PostgresCancel { tasks, request }
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.request.link
+    }
+
+    /// Stops what the session does; an idle one has nothing to stop.
+    ///
+    /// The request is delivered by a task of its own, which holds the session's gate until the server has
+    /// processed it: a caller who goes away half way does not leave a request behind that hits the next
+    /// statement.
+    pub(crate) async fn stop(&self) {
+        let link = &self.request.link;
+        let Ok(permit) = link.gate.clone().acquire_owned().await else {
+            return;
+        };
+        if !link.is_busy() {
+            return;
+        }
+        link.note_cancel();
+        let request = self.request.clone();
+        let delivered = self.tasks.spawn_bounded(LIMIT * 2, async move {
+            request.deliver().await;
+            drop(permit);
+        });
+        // It ends without a result; a panic in it would be ours and has been reported.
+        let _ = delivered.await;
+    }
+}
+
+impl Request {
     /// Sends the request and waits until the server has closed the connection, which it does after it
     /// signalled the session.
-    pub(crate) async fn deliver(&self) {
+    async fn deliver(&self) {
         let request = async {
             let Ok(mut stream) = socket::open(self.address, &self.settings).await else {
                 return;

@@ -129,7 +129,7 @@ async fn entity(session: &mut Session, name: &Arc<str>) -> Result<Description, S
     let rows = session.ask(COLUMNS, &oid).await?;
     let columns = understood(rows.iter().map(|row| entity_column(row, &types)))?;
     let rows = session.ask(INDEXES, &oid).await?;
-    let indexes = understood(rows.iter().map(|row| index(row)))?;
+    let indexes = understood(rows.iter().map(index))?;
     let primary = indexes.iter().find(|(_, is_primary)| *is_primary);
     let entity = Entity {
         schema: Some(found.schema),
@@ -214,7 +214,7 @@ async fn relations(
     let rows = session
         .ask(RELATIONS, &[found.oid, Value::Bool(of_others)])
         .await?;
-    let keys = understood(rows.iter().map(|row| foreign_key(row)))?;
+    let keys = understood(rows.iter().map(foreign_key))?;
     Ok(Description::Relations(Some(keys)))
 }
 

@@ -8,7 +8,7 @@ use mainstay_sql::{Access, BoxFuture, Connection, Dialect, Driver, SqlError};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_postgres::{Client, Config};
 
-use crate::cancel::PostgresCancel;
+use crate::cancel::{PostgresCancel, Request};
 use crate::errors::{self, Phase};
 use crate::link::{Link, drive};
 use crate::session::Session;
@@ -46,14 +46,21 @@ impl PostgresDriver {
             connection,
             access == Access::ReadOnly,
         );
-        let canceller = PostgresCancel {
+        let request = Request {
             link,
             token: client.cancel_token(),
             tls,
             address,
             settings: settings.clone(),
         };
-        Ok(Box::new(Session::new(client, canceller, mover, access)))
+        let canceller = PostgresCancel::new(self.tasks.clone(), request);
+        Ok(Box::new(Session::new(
+            client,
+            canceller,
+            mover,
+            access,
+            settings.statements_max,
+        )))
     }
 
     fn config(&self, access: Access, tls: &Tls) -> Result<Config, SqlError> {

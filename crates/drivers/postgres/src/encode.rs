@@ -269,7 +269,9 @@ fn check_items(items: &[Value], element: &Type) -> Result<(), Misfit> {
     for item in items {
         match item {
             Value::Array(inner) => check_items(inner, element)?,
-            other => drop(wire(other, element)?),
+            other => {
+                wire(other, element)?;
+            }
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use tokio_postgres::error::DbError;
 /// Set by one side and read by the other.
 pub(crate) struct Link {
     /// One permit: taken to start a statement, and by a cancel request while it is on its way.
-    pub(crate) gate: Semaphore,
+    pub(crate) gate: Arc<Semaphore>,
     busy: AtomicBool,
     cancel_asked: AtomicBool,
     replication_wait_cancelled: AtomicBool,
@@ -27,7 +27,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new() -> Self {
         Link {
-            gate: Semaphore::new(1),
+            gate: Arc::new(Semaphore::new(1)),
             busy: AtomicBool::new(false),
             cancel_asked: AtomicBool::new(false),
             replication_wait_cancelled: AtomicBool::new(false),

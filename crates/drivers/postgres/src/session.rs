@@ -65,11 +65,12 @@ impl Session {
         canceller: PostgresCancel,
         mover: JoinHandle<()>,
         access: Access,
+        statements_max: usize,
     ) -> Self {
         Session {
             client,
-            link: canceller.link.clone(),
-            statements: Statements::new(canceller.settings.statements_max),
+            link: canceller.link().clone(),
+            statements: Statements::new(statements_max),
             canceller: Arc::new(canceller),
             mover,
             access,
@@ -245,7 +246,7 @@ impl Session {
     /// The driver does not want the rest: stops the server, waits for its end, and says by it whether the
     /// statement took effect.
     async fn give_up(&self, mut stream: Pin<&mut RowStream>, mut problem: SqlError) -> SqlError {
-        self.canceller.deliver().await;
+        self.canceller.stop().await;
         let end = loop {
             match stream.try_next().await {
                 Ok(Some(_)) => {}
@@ -325,12 +326,12 @@ impl Session {
     /// Cancels until the server has answered everything that was sent.
     async fn drain(&self) -> Result<(), SqlError> {
         let mut drained = pin!(self.client.check_connection());
-        self.canceller.deliver().await;
+        self.canceller.stop().await;
         for _ in 0..CANCELS_MAX {
             match tokio::time::timeout(CANCEL_AGAIN, &mut drained).await {
                 Ok(result) => return result.map_err(|e| self.failed(&e, Phase::Control)),
                 // It had not been sent yet when the cancel arrived, or does not notice.
-                Err(_) => self.canceller.deliver().await,
+                Err(_) => self.canceller.stop().await,
             }
         }
         self.link.retire("the server did not stop");
@@ -344,9 +345,6 @@ impl Session {
         let was_running = self.in_doubt || self.open.as_ref().is_some_and(|o| o.stream.is_some());
         self.open = None;
         self.in_doubt = true;
-        // A cancel of the caller's may still be on its way; ours take their turn behind it.
-        let link = self.link.clone();
-        let permit = link.gate.acquire().await;
         if self.is_gone() || self.orphans > ORPHANS_MAX {
             self.link
                 .retire("too many statements were left half prepared");
@@ -355,6 +353,10 @@ impl Session {
         if was_running {
             self.drain().await?;
         }
+        // A cancel of the caller's may still be on its way; from here on there is nothing for it to hit.
+        let link = self.link.clone();
+        let permit = link.gate.acquire().await;
+        link.set_busy(false);
         drop(permit);
         // Outside a transaction it is a warning; either way the session is idle afterwards.
         self.command("ROLLBACK", Phase::Control).await?;

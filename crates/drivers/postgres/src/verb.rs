@@ -1,5 +1,8 @@
 //! What a statement's text tells about its effect, by its words alone. The text has been parsed by nobody
-//! yet; comments, strings and quoted names are skipped as the server skips them.
+//! yet.
+
+use mainstay_sql::Dialect;
+use mainstay_sql::statement::lexer::{Lexeme, Lexer};
 
 /// What the words say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +74,8 @@ fn is_atomic(first: &str, second: &str) -> bool {
         "CHECKPOINT",
     ];
     let outside = ["DATABASE", "TABLESPACE", "SYSTEM", "SUBSCRIPTION"];
-    !is_one(first, &never)
-        && !(is_one(first, &["CREATE", "DROP", "ALTER"]) && is_one(second, &outside))
+    let is_outside = is_one(first, &["CREATE", "DROP", "ALTER"]) && is_one(second, &outside);
+    !(is_one(first, &never) || is_outside)
 }
 
 fn is(word: &str, wanted: &str) -> bool {
@@ -88,110 +91,19 @@ struct Word<'a> {
     depth: usize,
 }
 
-/// Words with the depth of parentheses around them.
+/// Words with the number of parentheses around them.
 fn words(text: &str) -> Vec<Word<'_>> {
-    let bytes = text.as_bytes();
-    let (mut at, mut depth, mut found) = (0, 0_usize, Vec::new());
-    while at < bytes.len() {
-        match bytes[at] {
-            b'(' => depth += 1,
-            b')' => depth = depth.saturating_sub(1),
-            b'\'' => {
-                let escapes = at > 0 && matches!(bytes[at - 1], b'e' | b'E');
-                at = quoted_end(bytes, at, b'\'', escapes);
-                continue;
-            }
-            b'"' => {
-                at = quoted_end(bytes, at, b'"', false);
-                continue;
-            }
-            b'$' => {
-                at = dollar_end(text, at);
-                continue;
-            }
-            b'-' if bytes.get(at + 1) == Some(&b'-') => {
-                at = text[at..].find('\n').map_or(bytes.len(), |n| at + n);
-                continue;
-            }
-            b'/' if bytes.get(at + 1) == Some(&b'*') => {
-                at = comment_end(bytes, at);
-                continue;
-            }
-            first if is_word_start(first) => {
-                let end = word_end(bytes, at);
-                found.push(Word {
-                    text: &text[at..end],
-                    depth,
-                });
-                at = end;
-                continue;
-            }
+    let mut depth = 0_usize;
+    let mut found = Vec::new();
+    for placed in Lexer::new(Dialect::Postgres, text) {
+        match placed.lexeme {
+            Lexeme::Symbol('(') => depth += 1,
+            Lexeme::Symbol(')') => depth = depth.saturating_sub(1),
+            Lexeme::Word(text) => found.push(Word { text, depth }),
             _ => {}
         }
-        at += 1;
     }
     found
-}
-
-fn is_word_start(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
-}
-
-fn word_end(bytes: &[u8], start: usize) -> usize {
-    let continues = |b: &u8| is_word_start(*b) || b.is_ascii_digit() || *b == b'$';
-    start + bytes[start..].iter().take_while(|b| continues(b)).count()
-}
-
-/// The place behind the closing quote; a doubled quote (or an escaped one) belongs to the inside.
-fn quoted_end(bytes: &[u8], start: usize, quote: u8, escapes: bool) -> usize {
-    let mut at = start + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' if escapes => at += 2,
-            b if b == quote && bytes.get(at + 1) == Some(&quote) => at += 2,
-            b if b == quote => return at + 1,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-/// The place behind a dollar-quoted text, or behind a single `$`.
-fn dollar_end(text: &str, start: usize) -> usize {
-    let bytes = text.as_bytes();
-    let tag_end = start
-        + 1
-        + bytes[start + 1..]
-            .iter()
-            .take_while(|b| is_word_start(**b) || b.is_ascii_digit())
-            .count();
-    let is_tag = bytes.get(tag_end) == Some(&b'$') && !bytes[start + 1].is_ascii_digit();
-    if !is_tag {
-        return start + 1;
-    }
-    let tag = &text[start..=tag_end];
-    let inside = tag_end + 1;
-    text[inside..]
-        .find(tag)
-        .map_or(bytes.len(), |n| inside + n + tag.len())
-}
-
-/// The place behind a block comment, which may hold others.
-fn comment_end(bytes: &[u8], start: usize) -> usize {
-    let (mut at, mut depth) = (start, 0_usize);
-    while at < bytes.len() {
-        match (bytes[at], bytes.get(at + 1)) {
-            (b'/', Some(b'*')) => (at, depth) = (at + 2, depth + 1),
-            (b'*', Some(b'/')) => {
-                (at, depth) = (at + 2, depth - 1);
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    bytes.len()
 }
 
 #[cfg(test)]

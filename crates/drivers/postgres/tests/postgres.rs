@@ -1,7 +1,16 @@
 //! The driver against private real servers.
 
-#[path = "postgres/place.rs"]
-mod place;
-
-#[path = "postgres/values.rs"]
-mod values;
+#[cfg(test)]
+mod postgres {
+    mod cancels;
+    mod catalog;
+    mod connects;
+    mod failures;
+    mod losses;
+    mod place;
+    mod replicas;
+    mod sessions;
+    mod streams;
+    mod transactions;
+    mod values;
+}

@@ -5,7 +5,7 @@ use crate::dialect::Dialect;
 
 /// One piece of a text that is not space or comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lexeme<'a> {
+pub enum Lexeme<'a> {
     /// A word that is not quoted: keyword or name.
     Word(&'a str),
     /// A quoted name, with its quotes.
@@ -22,28 +22,32 @@ pub(crate) enum Lexeme<'a> {
 
 impl Lexeme<'_> {
     /// Whether it is this keyword, in any case.
-    pub(crate) fn is(&self, keyword: &str) -> bool {
+    pub fn is(&self, keyword: &str) -> bool {
         matches!(self, Lexeme::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 }
 
 /// A lexeme with the place where it begins and ends, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Placed<'a> {
-    pub(crate) lexeme: Lexeme<'a>,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+pub struct Placed<'a> {
+    /// What it is.
+    pub lexeme: Lexeme<'a>,
+    /// Where it begins.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
 }
 
 /// Walks over a text.
-pub(crate) struct Lexer<'a> {
+pub struct Lexer<'a> {
     text: &'a str,
     at: usize,
     dialect: Dialect,
 }
 
 impl<'a> Lexer<'a> {
-    pub(crate) fn new(dialect: Dialect, text: &'a str) -> Self {
+    /// From the beginning of a text.
+    pub fn new(dialect: Dialect, text: &'a str) -> Self {
         Lexer {
             text,
             at: 0,

@@ -12,7 +12,7 @@ static SERVER: OnceCell<PostgresServer> = OnceCell::const_new();
 static SCHEMAS: AtomicU32 = AtomicU32::new(0);
 
 /// The server that all tests share.
-pub(crate) async fn server() -> &'static PostgresServer {
+pub(super) async fn server() -> &'static PostgresServer {
     let options = PostgresOptions::new().setting("max_prepared_transactions", 5);
     SERVER
         .get_or_init(|| async { PostgresServer::start(options).await.unwrap() })
@@ -20,7 +20,7 @@ pub(crate) async fn server() -> &'static PostgresServer {
 }
 
 /// Settings for a server, without encryption.
-pub(crate) fn settings(server: &PostgresServer) -> PostgresSettings {
+pub(super) fn settings(server: &PostgresServer) -> PostgresSettings {
     let mut settings = PostgresSettings::new("127.0.0.1", "postgres", "postgres");
     settings.port = server.port();
     settings.tls = TlsSettings {
@@ -30,19 +30,19 @@ pub(crate) fn settings(server: &PostgresServer) -> PostgresSettings {
     settings
 }
 
-pub(crate) fn driver(settings: PostgresSettings) -> PostgresDriver {
+pub(super) fn driver(settings: PostgresSettings) -> PostgresDriver {
     PostgresDriver::new(settings, Tasks::new())
 }
 
 /// A schema of its own, and how to connect to it.
-pub(crate) struct Place {
-    pub(crate) driver: PostgresDriver,
-    pub(crate) settings: PostgresSettings,
-    pub(crate) schema: String,
+pub(super) struct Place {
+    pub(super) driver: PostgresDriver,
+    pub(super) settings: PostgresSettings,
+    pub(super) schema: String,
 }
 
 impl Place {
-    pub(crate) async fn new() -> Place {
+    pub(super) async fn new() -> Place {
         let server = server().await;
         let schema = format!("place_{}", SCHEMAS.fetch_add(1, Ordering::Relaxed));
         server
@@ -60,17 +60,17 @@ impl Place {
         }
     }
 
-    pub(crate) async fn writer(&self) -> Box<dyn Connection> {
+    pub(super) async fn writer(&self) -> Box<dyn Connection> {
         self.driver.connect(Access::ReadWrite).await.unwrap()
     }
 
-    pub(crate) async fn reader(&self) -> Box<dyn Connection> {
+    pub(super) async fn reader(&self) -> Box<dyn Connection> {
         self.driver.connect(Access::ReadOnly).await.unwrap()
     }
 }
 
 /// Runs a statement with any number of rows.
-pub(crate) async fn run(
+pub(super) async fn run(
     session: &mut Box<dyn Connection>,
     text: &str,
     params: &[Value],
@@ -81,7 +81,7 @@ pub(crate) async fn run(
 }
 
 /// Runs a statement that must work.
-pub(crate) async fn rows(session: &mut Box<dyn Connection>, text: &str) -> Vec<Vec<Value>> {
+pub(super) async fn rows(session: &mut Box<dyn Connection>, text: &str) -> Vec<Vec<Value>> {
     run(session, text, &[])
         .await
         .unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -89,16 +89,16 @@ pub(crate) async fn rows(session: &mut Box<dyn Connection>, text: &str) -> Vec<V
 }
 
 /// The single value of a statement that must work.
-pub(crate) async fn value(session: &mut Box<dyn Connection>, text: &str) -> Value {
+pub(super) async fn value(session: &mut Box<dyn Connection>, text: &str) -> Value {
     rows(session, text).await.remove(0).remove(0)
 }
 
-pub(crate) fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     Value::Text(text.into())
 }
 
 /// The backend process of a session.
-pub(crate) async fn pid(session: &mut Box<dyn Connection>) -> i64 {
+pub(super) async fn pid(session: &mut Box<dyn Connection>) -> i64 {
     match value(session, "SELECT pg_backend_pid()").await {
         Value::I64(pid) => pid,
         other => panic!("{other:?}"),
@@ -106,7 +106,7 @@ pub(crate) async fn pid(session: &mut Box<dyn Connection>) -> i64 {
 }
 
 /// Waits until a backend runs or waits as the condition on `pg_stat_activity` says.
-pub(crate) async fn wait_until(pid: i64, condition: &str) {
+pub(super) async fn wait_until(pid: i64, condition: &str) {
     let session = server().await.session().await.unwrap();
     let text = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND {condition}");
     for _ in 0..2000 {

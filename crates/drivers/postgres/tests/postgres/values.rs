@@ -4,7 +4,7 @@ use mainstay_engine::Sent;
 use mainstay_sql::value::{Day, Finite, Interval, Micros, TimeOfDay};
 use mainstay_sql::{Code, ColumnType, Connection, Decimal, Value};
 
-use crate::place::{Place, rows, run, text, value};
+use super::place::{Place, rows, run, text, value};
 
 fn decimal(text: &str) -> Value {
     Value::Decimal(Decimal::parse(text).unwrap())
