@@ -1,1 +1,48 @@
-fn main() {}
+//! The `mainstay` program: serve, check, ask, look.
+
+mod arguments;
+mod client;
+mod commands;
+mod exit;
+mod logs;
+mod output;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use arguments::Command;
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let exit = match arguments::parse() {
+        Ok(command) => run(command).unwrap_or_else(|error| exit::report(&error)),
+        Err(exit) => exit,
+    };
+    exit.into()
+}
+
+fn run(command: Command) -> anyhow::Result<Exit> {
+    use commands::{check, completions, explain, init, status};
+    match command {
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Explain(arguments) => wait_for(explain::run(arguments)),
+        //        Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        //        Command::Query(arguments) => wait_for(query::run(arguments)),
+        Command::Status(arguments) => wait_for(status::run(arguments)),
+        //        Command::Demo(arguments) => wait_for(demo::run(arguments)),
+    }
+}
+
+/// Runs a command that waits for something.
+fn wait_for(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let exit = runtime.block_on(work);
+    // What has not ended by now hangs, and nobody waits for it.
+    runtime.shutdown_background();
+    exit
+}

@@ -1,0 +1,76 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{check, completions, explain, init, status};
+use crate::exit::Exit;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  mainstay demo                      watch a primary fail and come back, in 15 seconds
+  mainstay serve                     serve a sample database on http://127.0.0.1:7717
+  mainstay init && mainstay serve --config mainstay.toml
+                                     begin with a configuration of your own
+  mainstay check mainstay.toml       all that is wrong with a file, at once
+  mainstay explain mainstay.toml demo
+                                     each value in effect and where it came from
+  mainstay query \"SELECT name, city FROM customers WHERE id = ?\" --param 7
+  mainstay status --watch            sources and endpoints of a running server
+
+Exit codes: 0 all well, 1 it failed, 2 a configuration has errors, 64 wrong usage.";
+
+/// A resilience proxy for databases: one engine decides whom to call, how long to wait and whether a
+/// second try is safe.
+#[derive(Debug, Parser)]
+#[command(name = "mainstay", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(init::Arguments),
+    //    Serve(serve::Arguments),
+    Check(check::Arguments),
+    Explain(explain::Arguments),
+    //    Query(query::Arguments),
+    Status(status::Arguments),
+    //    Demo(demo::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// Reads the command line. Help and version are shown at once.
+pub(crate) fn parse() -> Result<Command, Exit> {
+    CommandLine::try_parse()
+        .map(|line| line.command)
+        .map_err(|error| {
+            // Nobody reads it: then nothing is to be said.
+            let _ = error.print();
+            if error.use_stderr() {
+                if error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                {
+                    output::complain("Examples: mainstay --help");
+                }
+                Exit::Usage
+            } else {
+                Exit::Ok
+            }
+        })
+}
+
+/// The command line as clap sees it.
+pub(crate) fn definition() -> clap::Command {
+    <CommandLine as clap::CommandFactory>::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::definition().debug_assert();
+    }
+}

@@ -1,0 +1,261 @@
+//! Asks a running server over HTTP.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, StatusCode, Uri, header};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::exit::BadUsage;
+
+/// Where `mainstay serve` listens unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:7717";
+
+/// A server on loopback answers a connection at once or not at all.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// The server bounds its calls itself; this is for one that hangs.
+const ANSWER_MAX: Duration = Duration::from_secs(150);
+
+/// A server refuses larger plain answers by default; one that allows more is believed.
+const BODY_MAX: usize = 1 << 30;
+
+/// Which server to ask.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Target {
+    /// The running server
+    #[arg(long, value_name = "URL", default_value = DEFAULT_URL, env = "MAINSTAY_URL")]
+    url: String,
+}
+
+impl Target {
+    /// The client for it.
+    ///
+    /// # Errors
+    /// The URL cannot be used.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        Client::new(&self.url)
+    }
+}
+
+/// One server. Every question has a connection of its own: there is nothing to keep and nothing that is
+/// tried twice.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    host: String,
+    port: u16,
+    authority: String,
+}
+
+impl Client {
+    /// The client for a URL such as `http://127.0.0.1:7717`.
+    ///
+    /// # Errors
+    /// The URL cannot be used.
+    pub(crate) fn new(url: &str) -> anyhow::Result<Self> {
+        let wrong = |what: &str| {
+            BadUsage(format!(
+                "the URL {url:?} {what}; write it like {DEFAULT_URL}"
+            ))
+        };
+        let uri: Uri = url.parse().map_err(|_| wrong("is not one"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => bail!(wrong("asks for TLS, which this version does not speak")),
+            _ => bail!(wrong("does not begin with http://")),
+        }
+        if uri.path() != "/" || uri.query().is_some() {
+            bail!(wrong("has a path, which is not wanted"));
+        }
+        let host = uri.host().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| wrong("names no host"))?;
+        let port = uri.port_u16().unwrap_or(80);
+        Ok(Client {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            authority: format!("{host}:{port}"),
+        })
+    }
+
+    /// What `GET` gives.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.ask(Method::GET, path, Bytes::new()).await
+    }
+
+    /// What `POST` gives.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let body = serde_json::to_vec(body)?;
+        self.ask(Method::POST, path, body.into()).await
+    }
+
+    /// The server's address as people write it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+
+    /// The source to use where the user names none: the only one there is.
+    pub(crate) async fn only_source(&self) -> anyhow::Result<String> {
+        let answer = self.get("/v1/sources").await?;
+        let names: Vec<&str> = answer["sources"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|source| source["name"].as_str())
+            .collect();
+        match names.as_slice() {
+            [only] => Ok((*only).to_owned()),
+            [] => bail!("the server has no source; add one to its configuration"),
+            _ => bail!(BadUsage(format!(
+                "the server has several sources; name one with --source: {}",
+                names.join(", ")
+            ))),
+        }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+        let (status, body) = tokio::time::timeout(ANSWER_MAX, self.exchange(method, path, body))
+            .await
+            .with_context(|| {
+                format!(
+                    "http://{} did not answer within {} s; does it hang?",
+                    self.authority,
+                    ANSWER_MAX.as_secs()
+                )
+            })??;
+        let answer: Value = serde_json::from_slice(&body).with_context(|| {
+            format!(
+                "http://{} answered {status} and no JSON; is it a Mainstay server?",
+                self.authority
+            )
+        })?;
+        if status.is_success() {
+            Ok(answer)
+        } else {
+            Err(refusal(status, &answer))
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let lost = || {
+            format!(
+                "the connection to http://{} broke off; is the server still there?",
+                self.authority
+            )
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(self.connect().await?))
+            .await
+            .with_context(lost)?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.authority)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONNECTION, "close")
+            .body(Full::new(body))?;
+        let answer = async move {
+            let response = sender.send_request(request).await.with_context(lost)?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), BODY_MAX).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("the answer was cut: {error}"))?;
+            Ok((status, body.to_bytes()))
+        };
+        // The connection ends when the answer is there; an error of its own is told by the answer.
+        let (answer, _) = tokio::join!(answer, connection);
+        answer
+    }
+
+    async fn connect(&self) -> anyhow::Result<TcpStream> {
+        let address = (self.host.as_str(), self.port);
+        let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        connected.with_context(|| {
+            format!(
+                "no server answers at http://{}; start one with `mainstay serve`, or name another with --url",
+                self.authority
+            )
+        })
+    }
+}
+
+/// A name as one step of a path.
+pub(crate) fn encoded(name: &str) -> String {
+    let mut path = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                path.push(char::from(byte));
+            }
+            _ => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
+}
+
+/// A problem document as an error: what happened, its code, what to do.
+fn refusal(status: StatusCode, problem: &Value) -> anyhow::Error {
+    let member = |name: &str| problem.get(name).and_then(Value::as_str);
+    let detail = member("detail").or(member("title"));
+    let mut text = detail.map_or_else(|| format!("the server answered {status}"), str::to_owned);
+    if let Some(code) = member("code") {
+        text.push_str(&format!(" [{code}]"));
+    }
+    match member("sent") {
+        Some("maybe") => text.push_str("; it may have taken effect"),
+        Some("yes_unprocessed") => text.push_str("; nothing was changed"),
+        _ => {}
+    }
+    if let Some(hint) = member("hint") {
+        text.push_str(&format!("; {hint}"));
+    }
+    anyhow::anyhow!(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_cannot_be_used_are_refused_with_their_reason() {
+        let table = [
+            ("localhost:7717", "does not begin with http://"),
+            ("https://localhost", "TLS"),
+            ("postgres://localhost", "does not begin with http://"),
+            ("http://localhost/v1", "path"),
+            ("http://local host", "is not one"),
+            ("", "is not one"),
+        ];
+        for (url, expected) in table {
+            let error = Client::new(url).unwrap_err();
+            assert!(error.is::<BadUsage>(), "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
+        let client = Client::new("http://[::1]:7717/").unwrap();
+        assert_eq!((client.host.as_str(), client.port), ("::1", 7717));
+    }
+
+    #[test]
+    fn names_are_encoded_for_a_path() {
+        assert_eq!(encoded("a b/ü"), "a%20b%2F%C3%BC");
+    }
+
+    #[test]
+    fn a_problem_document_becomes_one_line_that_says_what_to_do() {
+        let problem = serde_json::json!({
+            "title": "No primary", "detail": "nobody takes writes", "code": "no_primary",
+            "sent": "no", "hint": "try again",
+        });
+        let text = refusal(StatusCode::SERVICE_UNAVAILABLE, &problem).to_string();
+        assert_eq!(text, "nobody takes writes [no_primary]; try again");
+    }
+}

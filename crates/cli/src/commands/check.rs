@@ -1,0 +1,84 @@
+//! `check`: all problems of a configuration at once.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use mainstay_config::Problem;
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::output::{self, Paint};
+use crate::settings;
+
+/// Tell all that is wrong with configuration files
+///
+/// Several files are read as `serve` reads them: later ones win, and environment variables
+/// (MAINSTAY_SERVER__LISTEN) are laid above them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  mainstay check mainstay.toml
+  mainstay check base.toml production.toml
+  mainstay check mainstay.toml --format json
+
+Exit codes: 0 no errors (there may be warnings), 2 errors.")]
+pub(crate) struct Arguments {
+    /// The files, in TOML, YAML or JSON by their extension
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How to tell
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One line a problem, with its line and column
+    Text,
+    /// One JSON object with all of them
+    Json,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    errors: usize,
+    warnings: usize,
+    problems: &'a [Problem],
+}
+
+/// Checks, tells.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let problems = mainstay_config::check(settings::options(&arguments.files, Vec::new()));
+    let errors = problems.iter().filter(|problem| problem.is_error()).count();
+    let report = Report {
+        errors,
+        warnings: problems.len() - errors,
+        problems: &problems,
+    };
+    match arguments.format {
+        Format::Text => output::say(&text(&report))?,
+        Format::Json => output::say(&serde_json::to_string_pretty(&report)?)?,
+    }
+    Ok(if errors == 0 {
+        Exit::Ok
+    } else {
+        Exit::Problems
+    })
+}
+
+fn text(report: &Report<'_>) -> String {
+    let paint = Paint::stdout();
+    let mut lines: Vec<String> = report
+        .problems
+        .iter()
+        .map(|problem| problem.to_string())
+        .collect();
+    let errors = settings::counted(report.errors, "error");
+    let warnings = settings::counted(report.warnings, "warning");
+    lines.push(match (report.errors, report.warnings) {
+        (0, 0) => paint.green("no problems"),
+        (0, _) => paint.yellow(&format!("no errors, {warnings}")),
+        (_, 0) => paint.red(&errors),
+        _ => paint.red(&format!("{errors}, {warnings}")),
+    });
+    lines.join("\n")
+}

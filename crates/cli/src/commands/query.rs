@@ -1,0 +1,241 @@
+//! `query`: one statement, on a running server or in this process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use mainstay_config::Flag;
+use mainstay_server::{Running, Server, StartError};
+use serde_json::{Value, json};
+
+use crate::client::{self, Client, Target};
+use crate::commands::serve;
+use crate::exit::Exit;
+use crate::output::{self, Paint};
+use crate::settings;
+use crate::table::{self, Listing};
+
+/// A server that just started is given this long to find out who is primary.
+const PRIMARY_WAIT: Duration = Duration::from_secs(5);
+
+/// Run one SQL statement
+///
+/// On a running server, or with --config in this process without one. Parameters stand where the
+/// database's own placeholders are: ? for SQLite, $1 for PostgreSQL.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  mainstay query \"SELECT name, city FROM customers LIMIT 5\"
+  mainstay query \"SELECT * FROM orders WHERE customer_id = ? AND status = ?\" --param 7 --param paid
+  mainstay query --format csv \"SELECT * FROM products\" > products.csv
+  mainstay query --source orders --config mainstay.toml \"SELECT count(*) FROM orders\"
+
+A parameter is JSON where it can be read as such (7, true, null, {\"type\": \"decimal\", \"value\": \"1.50\"}),
+else text. Text that looks like a number is written with quotes: --param '\"007\"'.")]
+pub(crate) struct Arguments {
+    /// The statement
+    sql: String,
+    /// A parameter, in order; may be given several times
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    param: Vec<String>,
+    /// The source; needed if there are several
+    #[arg(long)]
+    source: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Run in this process with these configuration files, without a running server
+    #[arg(long, value_name = "FILE", num_args = 1)]
+    config: Vec<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// The whole answer as JSON
+    Json,
+    /// Comma-separated values with a header line
+    Csv,
+}
+
+/// Runs the statement.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    if arguments.config.is_empty() {
+        let client = arguments.target.client()?;
+        return ask(&arguments, &client).await;
+    }
+    let running = match start(&arguments.config).await? {
+        Ok(running) => running,
+        Err(exit) => return Ok(exit),
+    };
+    let client = Client::new(&format!("http://{}", running.address()))?;
+    let asked = ask(&arguments, &client).await;
+    let limit = running.drain_timeout();
+    running.shutdown(limit).await;
+    asked
+}
+
+async fn ask(arguments: &Arguments, client: &Client) -> anyhow::Result<Exit> {
+    let source = match &arguments.source {
+        Some(source) => source.clone(),
+        None => client.only_source().await?,
+    };
+    let params: Vec<Value> = arguments.param.iter().map(|text| param(text)).collect();
+    let path = format!("/v1/sources/{}/query", client::encoded(&source));
+    let question = json!({"sql": arguments.sql, "params": params});
+    let answer = client.post(&path, &question).await?;
+    match arguments.format {
+        Format::Table => output::say(&as_table(&answer))?,
+        Format::Json => output::say(&serde_json::to_string_pretty(&answer)?)?,
+        Format::Csv => output::say(&as_csv(&answer))?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// The same server on a port of its own: one way to run a statement, not two.
+async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
+    let listen = Flag {
+        name: "--config".to_owned(),
+        path: "server.listen".to_owned(),
+        value: "127.0.0.1:0".to_owned(),
+    };
+    let running = match Server::start(settings::options(files, vec![listen])).await {
+        Ok(running) => running,
+        Err(StartError::Configuration(problems)) => return Ok(Err(settings::refuse(&problems))),
+        Err(error) => return Err(serve::refused(error)),
+    };
+    for served in running.sources().iter() {
+        let source = served.proxy().source();
+        let has_primary = source.wait_for(PRIMARY_WAIT, |now| !now.has_roles() || now.primary().is_some());
+        // Without one the statement itself tells what is missing.
+        let _ = has_primary.await;
+    }
+    Ok(Ok(running))
+}
+
+/// JSON where it can be read as such, else text.
+fn param(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn columns(answer: &Value) -> impl Iterator<Item = &Value> {
+    answer["columns"].as_array().into_iter().flatten()
+}
+
+fn names(answer: &Value) -> impl Iterator<Item = &str> {
+    columns(answer).map(|column| column["name"].as_str().unwrap_or_default())
+}
+
+fn rows(answer: &Value) -> impl Iterator<Item = &Vec<Value>> {
+    let rows = answer["rows"].as_array().into_iter().flatten();
+    rows.filter_map(Value::as_array)
+}
+
+fn as_table(answer: &Value) -> String {
+    let paint = Paint::stdout();
+    let mut lines = Vec::new();
+    if columns(answer).next().is_some() {
+        let mut listing = Listing::new(names(answer));
+        for row in rows(answer) {
+            listing.row(row.iter().map(|value| match value {
+                Value::Null => "NULL".to_owned(),
+                value => table::cell(value),
+            }));
+        }
+        let is_number = |column: &Value| {
+            matches!(column["type"].as_str(), Some("i64" | "u64" | "f64" | "decimal"))
+        };
+        let numbers = columns(answer).enumerate();
+        listing.right(numbers.filter(|(_, column)| is_number(column)).map(|(at, _)| at));
+        lines.extend(listing.lines());
+        lines[0] = paint.bold(&lines[0]);
+    }
+    lines.push(paint.dim(&summary(answer)));
+    lines.join("\n")
+}
+
+/// `3 rows · reader_1 · 0.4 ms`
+fn summary(answer: &Value) -> String {
+    let mut parts = Vec::new();
+    if columns(answer).next().is_some() {
+        parts.push(settings::counted(rows(answer).count(), "row"));
+    }
+    if let Some(affected) = answer["affected"].as_u64() {
+        let affected = usize::try_from(affected).unwrap_or(usize::MAX);
+        parts.push(format!("{} affected", settings::counted(affected, "row")));
+    }
+    let meta = &answer["meta"];
+    parts.extend(meta["endpoint"].as_str().map(str::to_owned));
+    if let Some(attempts) = meta["attempts"].as_u64().filter(|attempts| *attempts > 1) {
+        parts.push(format!("{attempts} attempts"));
+    }
+    if let Some(elapsed) = meta["elapsed_ms"].as_f64() {
+        parts.push(format!("{elapsed:.1} ms"));
+    }
+    format!("({})", parts.join(" · "))
+}
+
+fn as_csv(answer: &Value) -> String {
+    let mut text = line(names(answer).map(str::to_owned));
+    for row in rows(answer) {
+        text.push_str(&line(row.iter().map(|value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })));
+    }
+    text
+}
+
+/// A line of RFC 4180 with the line end of this system's tools.
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let fields: Vec<String> = fields
+        .map(|field| match field.contains([',', '"', '\n', '\r']) {
+            true => format!("\"{}\"", field.replace('"', "\"\"")),
+            false => field,
+        })
+        .collect();
+    fields.join(",") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Value {
+        json!({
+            "columns": [{"name": "id", "type": "i64"}, {"name": "note", "type": "text"}],
+            "rows": [[1, "a, \"b\""], [20, null]],
+            "meta": {"endpoint": "reader_1", "attempts": 2, "elapsed_ms": 0.42},
+        })
+    }
+
+    #[test]
+    fn parameters_are_json_where_they_can_be() {
+        for (text, expected) in [
+            ("7", json!(7)),
+            ("\"7\"", json!("7")),
+            ("paid", json!("paid")),
+            ("null", Value::Null),
+            ("", json!("")),
+            ("-1.5", json!(-1.5)),
+            ("{\"type\":\"decimal\",\"value\":\"1.50\"}", json!({"type": "decimal", "value": "1.50"})),
+        ] {
+            assert_eq!(param(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_sets_numbers_right_and_tells_where_rows_came_from() {
+        let expected =
+            "id  note\n 1  a, \"b\"\n20  NULL\n(2 rows · reader_1 · 2 attempts · 0.4 ms)";
+        assert_eq!(as_table(&answer()), expected);
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        assert_eq!(as_csv(&answer()), "id,note\n1,\"a, \"\"b\"\"\"\n20,\n");
+    }
+}

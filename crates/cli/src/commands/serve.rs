@@ -1,0 +1,153 @@
+//! `serve`: the server in the foreground, until a signal ends it.
+
+mod greeting;
+
+use std::path::PathBuf;
+
+use mainstay_config::Flag;
+use mainstay_server::{Running, Server, StartError};
+
+use crate::exit::Exit;
+use crate::logs::{self, LogFormat};
+use crate::output;
+use crate::settings;
+
+/// Serve sources over HTTP
+///
+/// Without a configuration it serves `demo`, a sample SQLite database in the data folder. Back ends that
+/// are down are no reason not to start: they are used as soon as they answer. Logs go to stderr.
+///
+/// Ctrl-C or SIGTERM ends it in order: work in flight is finished, the audit trail is written. A second
+/// one ends it at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  mainstay serve
+  mainstay serve --listen 127.0.0.1:8080 --data-dir /tmp/mainstay
+  mainstay serve --config mainstay.toml
+  mainstay serve --config base.toml --config production.toml --log-format json
+
+Any key can be given from outside: MAINSTAY_SERVER__LISTEN=127.0.0.1:8080 mainstay serve
+Strongest first: flag, environment, file, default.")]
+pub(crate) struct Arguments {
+    /// A configuration file; may be given several times, later ones win
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// Where to listen, on loopback; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The folder for the program's files
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<String>,
+    /// What is logged: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "MAINSTAY_LOG")]
+    log: String,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+/// Serves until a signal.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    logs::start(&arguments.log, arguments.log_format)?;
+    let mut signals = Signals::new()?;
+    let options = settings::options(&arguments.config, flags(&arguments));
+    let running = tokio::select! {
+        started = Server::start(options) => match started {
+            Ok(running) => running,
+            Err(StartError::Configuration(problems)) => return Ok(settings::refuse(&problems)),
+            Err(error) => return Err(refused(error)),
+        },
+        () = signals.next() => return Ok(Exit::Ok),
+    };
+    settings::tell(running.warnings());
+    output::say(&greeting::text(&running))?;
+    signals.next().await;
+    end(running, &mut signals).await
+}
+
+async fn end(running: Running, signals: &mut Signals) -> anyhow::Result<Exit> {
+    let limit = running.drain_timeout();
+    output::complain(&format!(
+        "mainstay: finishing what is in flight, at most {} s; once more to end at once",
+        limit.as_secs()
+    ));
+    tokio::select! {
+        ended = running.shutdown(limit) => {
+            if ended.drained && ended.left == 0 {
+                output::complain("mainstay: ended, nothing was left");
+                return Ok(Exit::Ok);
+            }
+            output::complain(&format!(
+                "mainstay: ended after {} s with work left; see the log for what hung, or raise server.drain_timeout",
+                limit.as_secs()
+            ));
+            Ok(Exit::Failed)
+        }
+        () = signals.next() => {
+            output::complain("mainstay: ended at once; work in flight was cut");
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+fn flags(arguments: &Arguments) -> Vec<Flag> {
+    let flag = |name: &str, path: &str, value: &Option<String>| {
+        value.clone().map(|value| Flag {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            value,
+        })
+    };
+    [
+        flag("--listen", "server.listen", &arguments.listen),
+        flag("--data-dir", "server.data_dir", &arguments.data_dir),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Why the server did not start. Its messages carry their causes themselves.
+pub(crate) fn refused(error: StartError) -> anyhow::Error {
+    anyhow::anyhow!(error.to_string())
+}
+
+/// Ctrl-C and the signal by which services are ended.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Self> {
+        Ok(Signals {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        // Without signals the process ends as its system ends processes.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What `serve` prints once it listens: where, and lines to copy and paste.
+
+use mainstay_server::Running;
+
+use crate::output::Paint;
+
+/// Where it listens, what it serves, what to try.
+pub(super) fn text(running: &Running) -> String {
+    let paint = Paint::stdout();
+    let url = format!("http://{}", running.address());
+    let sources = running.sources();
+    let names: Vec<String> = sources.iter().map(|served| served.name().to_string()).collect();
+    let mut lines = vec![
+        format!("Mainstay {} listens on {}", env!("CARGO_PKG_VERSION"), paint.bold(&url)),
+        format!("Sources: {}", names.join(", ")),
+        String::new(),
+        "Try:".to_owned(),
+    ];
+    let is_demo = names.iter().any(|name| name == "demo");
+    lines.extend(to_try(&url, is_demo).into_iter().map(|line| format!("  {line}")));
+    lines.push(String::new());
+    lines.push("Watch it with `mainstay status --watch`; Ctrl-C ends it.".to_owned());
+    lines.join("\n")
+}
+
+/// Lines for a shell. Only the sample's tables are known to be there.
+fn to_try(url: &str, is_demo: bool) -> Vec<String> {
+    let mut lines = vec![format!("curl -s {url}/v1/sources")];
+    if is_demo {
+        let source = format!("{url}/v1/sources/demo");
+        let post = |path: &str, body: &str| format!("curl -s {path} -d '{body}'");
+        lines.extend([
+            format!("curl -s {source}/entities"),
+            post(
+                &format!("{source}/find"),
+                r#"{"entity":"customers","filters":[{"field":"city","op":"=","value":"Oslo"}],"page":{"number":1,"size":3}}"#,
+            ),
+            post(
+                &format!("{source}/query"),
+                r#"{"sql":"SELECT name, price_cents FROM products WHERE category = ? LIMIT 3","params":["paper"]}"#,
+            ),
+            post(
+                &format!("{source}/insert"),
+                r#"{"entity":"orders","record":{"customer_id":7,"ordered_at":"2026-01-02T10:00:00","status":"open"}}"#,
+            ),
+            post(
+                &format!("{url}/v1/explain"),
+                r#"{"source":"demo","sql":"UPDATE orders SET status = 'paid' WHERE id = 1"}"#,
+            ),
+        ]);
+    }
+    lines
+}
