@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod stories {
     mod dependencies;
+    mod failover;
+    mod world;
 }
