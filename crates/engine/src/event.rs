@@ -222,7 +222,7 @@ pub enum EventKind {
         /// What happened.
         message: String,
     },
-    /// A call ended. Only made while somebody observes.
+    /// A call ended. Shown to observers only, not in the stream.
     CallEnded {
         /// The operation.
         operation: String,
@@ -307,26 +307,45 @@ impl Events {
         self.panics.load(Ordering::Relaxed)
     }
 
+    /// Whether an observer would see a call's end.
+    pub fn is_observed(&self) -> bool {
+        !self.observers.load().is_empty()
+    }
+
+    /// Publishes the end of a call, to observers only: a stream of what happens to a source would be
+    /// drowned in them.
+    pub fn publish_call(&self, kind: EventKind) {
+        let event = self.event(kind);
+        self.show(&event);
+    }
+
     /// Publishes an event.
     pub fn publish(&self, kind: EventKind) {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
         if !self.is_watched() {
+            self.number.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let time = jiff::Timestamp::now().to_string();
-        let event = Arc::new(Event {
+        let event = Arc::new(self.event(kind));
+        self.show(&event);
+        // An error only says that nobody is subscribed.
+        let _ = self.stream.send(event);
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event {
             source: Arc::clone(&self.source),
-            number,
-            time,
+            number: self.number.fetch_add(1, Ordering::Relaxed),
+            time: jiff::Timestamp::now().to_string(),
             kind,
-        });
+        }
+    }
+
+    fn show(&self, event: &Event) {
         for observer in self.observers.load_full().iter() {
-            if catch_unwind(AssertUnwindSafe(|| observer.observe(&event))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| observer.observe(event))).is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // An error only says that nobody is subscribed.
-        let _ = self.stream.send(event);
     }
 }
 

@@ -230,6 +230,21 @@ impl<M: Member> Watch<M> {
         }
     }
 
+    /// Lag is measured from the new primary on; what is known of the others is compared at once, so that
+    /// a promotion does not leave them unusable until their next check.
+    fn measure_from_new_primary(&mut self) {
+        self.positions.clear();
+        let now = Instant::now();
+        let snapshot = self.source.snapshot();
+        let Some(primary) = snapshot.primary() else {
+            return;
+        };
+        self.look_at_lag(&primary.endpoint, now);
+        for placed in &snapshot.endpoints {
+            self.look_at_lag(&placed.endpoint, now);
+        }
+    }
+
     fn reports(&self) -> Vec<Report> {
         let now = Instant::now();
         let snapshot = self.source.snapshot();
@@ -265,8 +280,8 @@ impl<M: Member> Watch<M> {
             Decision::Promote { id, reason } => {
                 // A refusal means that the endpoint was removed meanwhile: the next check sees it.
                 let _ = source.set_primary(Some(id.as_str()), reason);
-                self.positions.clear();
                 self.told = Told::default();
+                self.measure_from_new_primary();
             }
             Decision::Demote { reason } => {
                 let _ = source.set_primary(None, reason);

@@ -2,12 +2,13 @@
 //! event.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::tasks::Tasks;
-use mainstay::{EventKind, Preset};
-use mainstay::event::Received;
+use mainstay::{Event, EventKind, Preset};
 use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::world::{self, Load};
@@ -29,9 +30,14 @@ async fn prepare(cluster: &PostgresCluster) {
 }
 
 async fn stored(server: &PostgresServer) -> BTreeMap<i64, u64> {
-    let rows = server.sql("SELECT id, count(*) FROM marks GROUP BY id").await.unwrap();
+    let rows = server
+        .sql("SELECT id, count(*) FROM marks GROUP BY id")
+        .await
+        .unwrap();
     let number = |text: &Option<String>| text.as_deref().unwrap().parse::<i64>().unwrap();
-    rows.iter().map(|row| (number(&row[0]), u64::try_from(number(&row[1])).unwrap())).collect()
+    rows.iter()
+        .map(|row| (number(&row[0]), u64::try_from(number(&row[1])).unwrap()))
+        .collect()
 }
 
 /// The moment at which a direct connection has committed.
@@ -49,12 +55,20 @@ async fn first_direct_commit(server: &PostgresServer) -> Instant {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
-    let cluster = PostgresCluster::start(2, PostgresOptions::new()).await.unwrap();
+    let cluster = PostgresCluster::start(2, PostgresOptions::new())
+        .await
+        .unwrap();
     prepare(&cluster).await;
     let tasks = Tasks::new();
     let ports: Vec<u16> = cluster.nodes().iter().map(PostgresServer::port).collect();
-    let proxy = world::source(&ports, Preset::Balanced.settings(), &tasks);
-    let mut events = proxy.source().events();
+    let promoted = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&promoted);
+    let observer = move |event: &Event| {
+        if let EventKind::RolePromoted { endpoint, .. } = &event.kind {
+            list.lock().push(endpoint.to_string());
+        }
+    };
+    let proxy = world::source(&ports, Preset::Balanced.settings(), &tasks, observer);
     world::wait_for_primary(&proxy).await;
 
     let load = Load::start(&proxy, 50, 10);
@@ -62,7 +76,11 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
     let replica = cluster.replica_numbers()[1];
     cluster.node(replica).kill9().await.unwrap();
     sleep(Duration::from_millis(1500)).await;
-    assert_eq!(*load.books.failed_reads.lock(), Vec::<String>::new(), "after a killed replica");
+    assert_eq!(
+        *load.books.failed_reads.lock(),
+        Vec::<String>::new(),
+        "after a killed replica"
+    );
     cluster.node(replica).start_again().await.unwrap();
     cluster.wait_attached(2).await.unwrap();
 
@@ -73,7 +91,10 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
     cluster.promote(next).await.unwrap();
     let direct = first_direct_commit(cluster.node(next)).await;
     sleep(RESUME_MAX).await;
-    let resumed = load.books.first_after(direct).expect("writes resume within a second");
+    let resumed = load
+        .books
+        .first_after(direct)
+        .expect("writes resume within a second");
     let pause = resumed.saturating_duration_since(direct);
     println!("writes resumed {pause:?} after a direct connection could commit");
     assert!(pause <= RESUME_MAX, "{pause:?}");
@@ -83,22 +104,18 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
     cluster.node(old).start_again().await.unwrap();
     let on_old = stored(cluster.node(old)).await.len();
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(stored(cluster.node(old)).await.len(), on_old, "no write reaches the old primary");
+    assert_eq!(
+        stored(cluster.node(old)).await.len(),
+        on_old,
+        "no write reaches the old primary"
+    );
     let books = load.stop().await;
     assert_eq!(*books.failed_reads.lock(), Vec::<String>::new());
     let mut after = stored(cluster.node(next)).await;
     after.remove(&-1);
     world::check_fates(&books, &after);
 
-    let mut promoted = Vec::new();
-    while let Some(received) = events.try_next() {
-        if let Received::Event(event) = received
-            && let EventKind::RolePromoted { endpoint, .. } = &event.kind
-        {
-            promoted.push(endpoint.to_string());
-        }
-    }
-    assert_eq!(promoted, [world::NAMES[old], world::NAMES[next]]);
+    assert_eq!(*promoted.lock(), [world::NAMES[old], world::NAMES[next]]);
     println!(
         "{} reads, slowest {:?}; {} writes acknowledged of {}",
         books.reads.load(std::sync::atomic::Ordering::Relaxed),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use mainstay::policy::Settings;
 use mainstay::postgres::{PostgresDriver, PostgresSettings, TlsMode};
-use mainstay::sql::verbs::Verbs;
+use mainstay::sql::Verbs;
 use mainstay::sql::{Database, Options, Plain, Value};
 use mainstay::tasks::Tasks;
-use mainstay::{Chance, DataProxy, EndpointSpec, Policy, Role, Sent, SqlError};
+use mainstay::{Chance, DataProxy, EndpointSpec, Observer, Policy, Role, Sent, SqlError};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -28,12 +28,18 @@ pub(crate) fn postgres(port: u16, tasks: &Tasks) -> PostgresDriver {
 }
 
 /// A source over servers on these ports; roles follow the servers.
-pub(crate) fn source(ports: &[u16], settings: Settings, tasks: &Tasks) -> DataProxy {
+pub(crate) fn source(
+    ports: &[u16],
+    settings: Settings,
+    tasks: &Tasks,
+    observer: impl Observer + 'static,
+) -> DataProxy {
     let policy = Policy::new(settings).expect("the story's policy is valid");
     let chance = Chance::seeded(7);
     let mut builder = DataProxy::builder("orders", Arc::clone(&policy))
         .tasks(tasks.clone())
-        .chance(chance.clone());
+        .chance(chance.clone())
+        .observer(observer);
     for (number, port) in ports.iter().enumerate() {
         let driver = Arc::new(postgres(*port, tasks));
         let member: Arc<dyn Database> =
@@ -47,7 +53,9 @@ pub(crate) fn source(ports: &[u16], settings: Settings, tasks: &Tasks) -> DataPr
 pub(crate) async fn wait_for_primary(proxy: &DataProxy) {
     proxy
         .source()
-        .wait_for(Duration::from_secs(20), |snapshot| snapshot.primary().is_some())
+        .wait_for(Duration::from_secs(20), |snapshot| {
+            snapshot.primary().is_some()
+        })
         .await
         .expect("a primary is followed within 20 s");
 }
@@ -73,6 +81,11 @@ pub(crate) struct Books {
 }
 
 impl Books {
+    fn note_duration(&self, taken: Duration) {
+        let mut slowest = self.slowest_read.lock();
+        *slowest = (*slowest).max(taken);
+    }
+
     /// Acknowledged inserts so far.
     pub(crate) fn written(&self) -> usize {
         self.acknowledged.lock().len()
@@ -81,7 +94,11 @@ impl Books {
     /// The first acknowledgement of an insert that was begun after this moment.
     pub(crate) fn first_after(&self, moment: Instant) -> Option<Instant> {
         let acknowledged = self.acknowledged.lock();
-        acknowledged.iter().map(|(when, _)| *when).filter(|when| *when > moment).min()
+        acknowledged
+            .iter()
+            .map(|(when, _)| *when)
+            .filter(|when| *when > moment)
+            .min()
     }
 }
 
@@ -117,17 +134,19 @@ impl Load {
 async fn read(proxy: DataProxy, books: Arc<Books>) {
     while !books.stop.load(Ordering::Acquire) {
         let began = Instant::now();
-        let read = proxy.scalar("SELECT v FROM fixed WHERE id = $1", &[Value::I64(1)], Options::default());
+        let read = proxy.scalar(
+            "SELECT v FROM fixed WHERE id = $1",
+            vec![Value::I64(1)],
+            Options::default(),
+        );
         match read.await {
             Ok(value) => {
-                assert_eq!(value, Value::Text("one".into()));
+                assert_eq!(value, Some(Value::Text("one".into())));
                 books.reads.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => books.failed_reads.lock().push(describe(&error)),
         }
-        let mut slowest = books.slowest_read.lock();
-        *slowest = (*slowest).max(began.elapsed());
-        drop(slowest);
+        books.note_duration(began.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -136,13 +155,18 @@ async fn write(proxy: DataProxy, books: Arc<Books>) {
     while !books.stop.load(Ordering::Acquire) {
         let id = i64::try_from(books.next.fetch_add(1, Ordering::Relaxed)).expect("few writes");
         let sql = "INSERT INTO marks (id) VALUES ($1)";
-        let written = proxy.execute(sql, &[Value::I64(id)], Options::default()).await;
+        let written = proxy
+            .execute(sql, vec![Value::I64(id)], Options::default())
+            .await;
         let fate = match written {
             Ok(_) => {
                 books.acknowledged.lock().push((Instant::now(), id));
                 Fate::Acknowledged
             }
-            Err(error) => Fate::Failed { code: error.code().as_str(), sent: error.sent() },
+            Err(error) => Fate::Failed {
+                code: error.code().as_str(),
+                sent: error.sent(),
+            },
         };
         let failed = matches!(fate, Fate::Failed { .. });
         books.fates.lock().insert(id, fate);
@@ -157,7 +181,12 @@ pub(crate) fn describe(error: &SqlError) -> String {
         .detail()
         .attempts
         .iter()
-        .map(|attempt| format!("{} {:?} {:?}", attempt.endpoint, attempt.category, attempt.message))
+        .map(|attempt| {
+            format!(
+                "{} {:?} {:?}",
+                attempt.endpoint, attempt.category, attempt.message
+            )
+        })
         .collect();
     format!("{error} [{}]", attempts.join(" | "))
 }
@@ -169,12 +198,18 @@ pub(crate) fn check_fates(books: &Books, stored: &BTreeMap<i64, u64>) {
         let count = stored.get(id).copied().unwrap_or(0);
         match fate {
             Fate::Acknowledged => assert_eq!(count, 1, "acknowledged insert {id}"),
-            Fate::Failed { sent: Sent::Maybe, code } => {
+            Fate::Failed {
+                sent: Sent::Maybe,
+                code,
+            } => {
                 assert!(count <= 1, "insert {id} ({code}) ran {count} times");
                 assert_eq!(*code, "outcome_unknown", "insert {id}");
             }
             Fate::Failed { sent, code } => {
-                assert_eq!(count, 0, "insert {id} failed as {code} with sent {sent}, but is there");
+                assert_eq!(
+                    count, 0,
+                    "insert {id} failed as {code} with sent {sent}, but is there"
+                );
             }
         }
     }

@@ -176,8 +176,8 @@ impl<'a, M> Account<'a, M> {
             }
             inner.sink.offer(entry);
         }
-        if inner.events.is_watched() {
-            inner.events.publish(EventKind::CallEnded {
+        if inner.events.is_observed() {
+            inner.events.publish_call(EventKind::CallEnded {
                 operation: self.operation.name.to_string(),
                 endpoint: self.endpoint.clone(),
                 outcome: outcome.as_str(),

@@ -10,7 +10,7 @@ use super::{Inner, Member, Snapshot};
 use crate::endpoint::{Fitness, Placed};
 use crate::event::{EventKind, Role};
 use crate::operation::Safety;
-use crate::policy::{ReadFrom, Strategy};
+use crate::policy::ReadFrom;
 use crate::routing::Candidate;
 
 /// What role a call needs.
@@ -122,7 +122,10 @@ impl<M: Member> Inner<M> {
                 last_resort: false,
             },
             [] if !anybody => Choice::Nobody,
-            [] if anyone_healthy || !snapshot.policy.route.last_resort => Choice::Exhausted,
+            [] if !snapshot.policy.route.last_resort => Choice::Exhausted,
+            // A healthy one was tried; what follows is another round. If all of them were only refused
+            // by their gates, the others are still better than nothing.
+            [] if anyone_healthy && !excluded.tried.is_empty() => Choice::Exhausted,
             [] => self.least_bad(snapshot, need, filter, excluded),
             several => {
                 let index = self.pick(snapshot, several, now);
@@ -161,10 +164,7 @@ impl<M: Member> Inner<M> {
                 weight: endpoint.weight(),
                 in_flight: endpoint.in_flight(),
                 latency: endpoint.latency.estimate(now),
-                failure_rate: match strategy {
-                    Strategy::HealthWeighted => endpoint.stats.failure_rate(now),
-                    _ => 0.0,
-                },
+                failure_rate: endpoint.stats.failure_rate(now),
                 is_primary: placed.role == Role::Primary,
                 is_standby: placed.role == Role::Standby,
             });
