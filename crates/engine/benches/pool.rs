@@ -64,6 +64,12 @@ fn on_two_threads(work: impl Fn() + Sync) -> Duration {
     start.elapsed()
 }
 
+fn clock(criterion: &mut Criterion) {
+    criterion.bench_function("clock: the two readings in it", |bench| {
+        bench.iter(|| (tokio::time::Instant::now(), tokio::time::Instant::now()));
+    });
+}
+
 fn pool(criterion: &mut Criterion) {
     let runtime = runtime();
     let pool = runtime.block_on(async {
@@ -74,6 +80,17 @@ fn pool(criterion: &mut Criterion) {
         bench.iter_custom(|times| {
             let start = tokio::time::Instant::now();
             runtime.block_on(lend(&pool, times));
+            start.elapsed()
+        });
+    });
+    criterion.bench_function("pool: the same, the time given", |bench| {
+        bench.iter_custom(|times| {
+            let start = tokio::time::Instant::now();
+            runtime.block_on(async {
+                for _ in 0..times {
+                    drop(black_box(pool.checkout_at(Mode(0), (), start).await));
+                }
+            });
             start.elapsed()
         });
     });
@@ -143,5 +160,5 @@ fn redaction(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, pool, queue, redaction);
+criterion_group!(benches, clock, pool, queue, redaction);
 criterion_main!(benches);

@@ -172,7 +172,19 @@ impl<C: Connector> Pool<C> {
         mode: Mode,
         hold: H,
     ) -> Result<Lease<C, H>, PoolError> {
-        let now = Instant::now();
+        self.checkout_at(mode, hold, Instant::now()).await
+    }
+
+    /// [`Pool::checkout`] for a caller that knows the time already.
+    ///
+    /// # Errors
+    /// [`PoolError`]; nothing was handed to the back end then.
+    pub async fn checkout_at<H: Send + 'static>(
+        &self,
+        mode: Mode,
+        hold: H,
+        now: Instant,
+    ) -> Result<Lease<C, H>, PoolError> {
         let begin = self.shared.state.lock().begin(mode, now);
         let (permit, found) = match begin {
             Begin::Admitted(found) => (Permit::counted(&self.shared), found),
