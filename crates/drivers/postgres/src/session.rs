@@ -1,15 +1,16 @@
 //! One session at the server.
 
+mod port;
+
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use mainstay_engine::Sent;
-use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Collected, Column,
-    Connection, HandedOver, Isolation, Position, Probe, Row, SqlError, Value, Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Row, SqlError, Value,
+    Verdict,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, RowStream};
@@ -19,7 +20,6 @@ use crate::encode::{self, Param};
 use crate::errors::{self, Phase};
 use crate::link::Link;
 use crate::statement::{PrepareError, Prepared, Statements, admit};
-use crate::{catalog, probe};
 
 /// How long a cancelled statement may take to end before it is cancelled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const CANCELS_MAX: u32 = 4;
 /// A prepare that was dropped half way leaves a statement at the server; so many may be left.
 const ORPHANS_MAX: u32 = 16;
 
-/// What [`Connection::reset`] undoes. `DISCARD ALL` would also take the prepared statements away.
+/// What `reset` undoes. `DISCARD ALL` would also take the prepared statements away.
 const RESET: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
      SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
 
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     access: Access,
     statements: Statements,
     open: Option<Open>,
-    /// A method's future was dropped, or is running.
+    /// A method is running, or its future was dropped.
     in_doubt: bool,
     in_transaction: bool,
     /// A prepare is under way.
@@ -410,151 +410,6 @@ fn harmless(mut error: SqlError) -> SqlError {
         error.detail_mut().failure.sent = Sent::YesUnprocessed;
     }
     error
-}
-
-fn begin_text(begin: &Begin) -> String {
-    let isolation = match begin.isolation {
-        Isolation::Default => "",
-        Isolation::ReadCommitted => " ISOLATION LEVEL READ COMMITTED",
-        Isolation::RepeatableRead => " ISOLATION LEVEL REPEATABLE READ",
-        Isolation::Serializable => " ISOLATION LEVEL SERIALIZABLE",
-    };
-    let access = match begin.access {
-        Access::ReadOnly => " READ ONLY",
-        Access::ReadWrite => " READ WRITE",
-    };
-    format!("BEGIN{isolation}{access}")
-}
-
-/// Runs a body between `enter` and `leave`; a dropped future leaves the session in doubt.
-macro_rules! within {
-    ($self:ident, $body:expr) => {
-        Box::pin(async move {
-            $self.enter().await?;
-            let result = $body.await;
-            $self.leave();
-            result
-        })
-    };
-}
-
-impl Connection for Session {
-    fn is_closed(&self) -> bool {
-        self.is_gone()
-    }
-
-    fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
-        within!(self, async {
-            let answered = self.client.check_connection().await;
-            answered.map_err(|e| self.failed(&e, Phase::Control))
-        })
-    }
-
-    fn reset(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
-        within!(self, self.restore())
-    }
-
-    fn clean_up(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
-        Box::pin(self.clean())
-    }
-
-    fn canceller(&self) -> Arc<dyn Cancel> {
-        self.canceller.clone()
-    }
-
-    fn run<'a>(
-        &'a mut self,
-        text: &'a str,
-        params: &'a [Value],
-        max: AnswerMax,
-        handed_over: HandedOver<'a>,
-    ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        within!(self, self.collect(text, params, max, handed_over))
-    }
-
-    fn open<'a>(
-        &'a mut self,
-        text: &'a str,
-        params: &'a [Value],
-        handed_over: HandedOver<'a>,
-    ) -> BoxFuture<'a, Result<Arc<[Column]>, SqlError>> {
-        Box::pin(async move {
-            self.enter().await?;
-            match self.start(text, params, handed_over).await {
-                Ok((prepared, stream)) => {
-                    let columns = prepared.columns.clone();
-                    self.open = Some(Open {
-                        prepared,
-                        stream: Some(Box::pin(stream)),
-                        text: text.into(),
-                    });
-                    // Still busy, but in a known state.
-                    self.in_doubt = false;
-                    Ok(columns)
-                }
-                Err(error) => {
-                    self.leave();
-                    Err(error)
-                }
-            }
-        })
-    }
-
-    fn next_batch(&mut self, max: BatchMax) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
-        Box::pin(async move {
-            self.in_doubt = true;
-            let result = self.fetch(max).await;
-            self.in_doubt = false;
-            if self.open.as_ref().is_none_or(|o| o.stream.is_none()) {
-                self.leave();
-            }
-            result
-        })
-    }
-
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<(), SqlError>> {
-        if self.access == Access::ReadOnly && begin.access == Access::ReadWrite {
-            // `READ WRITE` would override what keeps the session read-only.
-            let problem =
-                SqlError::internal("a writing transaction was begun on a read-only session");
-            return Box::pin(std::future::ready(Err(problem)));
-        }
-        within!(self, async {
-            self.command(&begin_text(begin), Phase::Control).await?;
-            self.in_transaction = true;
-            Ok(())
-        })
-    }
-
-    fn commit<'a>(
-        &'a mut self,
-        handed_over: HandedOver<'a>,
-    ) -> BoxFuture<'a, Result<(), SqlError>> {
-        within!(self, self.end_transaction(handed_over))
-    }
-
-    fn rollback(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
-        within!(self, async {
-            let ended = self.command("ROLLBACK", Phase::Control).await;
-            self.in_transaction = false;
-            ended
-        })
-    }
-
-    fn describe<'a>(
-        &'a mut self,
-        what: &'a Describe,
-    ) -> BoxFuture<'a, Result<Description, SqlError>> {
-        within!(self, catalog::describe(self, what))
-    }
-
-    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
-        within!(self, probe::probe(self))
-    }
-
-    fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {
-        within!(self, probe::position(self))
-    }
 }
 
 impl Drop for Session {

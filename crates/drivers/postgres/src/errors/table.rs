@@ -134,9 +134,9 @@ fn meaning(report: &Report<'_>) -> Ruling {
         .hint("the server found damaged data; look at its log"),
         "26000" | "42P05" => again(),
         "0A000" if report.routine == "RevalidateCachedQuery" => again(),
-        "42P01" => caller(Code::BadStatement)
-            .hint("there is no such table or view; check name and search_path"),
-        "42703" => caller(Code::BadStatement).hint("there is no such column; check its name"),
+        "42P01" => caller(Code::UnknownEntity)
+            .hint("there is no such table or view; check its name and the search_path"),
+        "42703" => caller(Code::UnknownColumn).hint("there is no such column; check its name"),
         other => by_class(other, connecting),
     }
 }

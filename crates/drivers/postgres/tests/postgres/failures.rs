@@ -47,8 +47,8 @@ async fn the_callers_mistakes_are_the_callers_and_prove_that_nothing_happened() 
     let mut session = tables(&place).await;
     let table = [
         ("SELEC 1", "42601", Code::BadStatement),
-        ("SELECT * FROM nowhere", "42P01", Code::BadStatement),
-        ("SELECT nothing FROM parent", "42703", Code::BadStatement),
+        ("SELECT * FROM nowhere", "42P01", Code::UnknownEntity),
+        ("SELECT nothing FROM parent", "42703", Code::UnknownColumn),
         ("SELECT nofunction()", "42883", Code::BadStatement),
         ("SELECT 1; SELECT 2", "42601", Code::BadStatement),
         ("SELECT n / 0 FROM parent", "22012", Code::BadValue),
@@ -81,7 +81,7 @@ async fn the_callers_mistakes_are_the_callers_and_prove_that_nothing_happened() 
         ),
         ("CREATE TABLE parent (a int4)", "42P07", Code::BadStatement),
         ("SELECT lastval()", "55000", Code::BadStatement),
-        ("TABLE nowhere.t", "42P01", Code::BadStatement),
+        ("TABLE nowhere.t", "42P01", Code::UnknownEntity),
         (
             "CREATE TABLE nowhere.t (a int4)",
             "3F000",
