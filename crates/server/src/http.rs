@@ -1,0 +1,190 @@
+//! The HTTP surface: listener, routes, problem documents, draining.
+
+mod app;
+mod body;
+mod caller;
+mod connection;
+mod paced;
+mod routes;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_config::{LoadOptions, Problem as ConfigurationProblem};
+use mainstay_engine::Chance;
+use mainstay_engine::tasks::Tasks;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::assembly::{Assembly, AssemblyError, Sources};
+use crate::layers::{Layers, LayersError};
+use app::App;
+
+/// Background work that ends by being told to gets this long.
+const BACKGROUND_MAX: Duration = Duration::from_secs(5);
+
+/// Why a server did not start. Nothing of it runs then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration has problems; all of them.
+    #[error("the configuration has {} problem(s); mend them and start again", .0.len())]
+    Configuration(Vec<ConfigurationProblem>),
+    /// Sources could not be made.
+    #[error(transparent)]
+    Assembly(#[from] AssemblyError),
+    /// Changes by the admin API could not be read.
+    #[error("{}: {source}; check its permissions, or remove it to start without the changes", path.display())]
+    Runtime {
+        /// The file that keeps them.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; choose another one by server.listen or --listen"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl From<LayersError> for StartError {
+    fn from(error: LayersError) -> Self {
+        match error {
+            LayersError::Problems(problems) => StartError::Configuration(problems),
+            LayersError::File { path, source } => StartError::Runtime { path, source },
+        }
+    }
+}
+
+/// The program `mainstay serve` as a value.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use mainstay_config::LoadOptions;
+/// let running = mainstay_server::Server::start(LoadOptions::default()).await?;
+/// println!("listening on http://{}", running.address());
+/// // … until a signal …
+/// running.shutdown(std::time::Duration::from_secs(30)).await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Server;
+
+impl Server {
+    /// Reads the configuration with the changes that `data_dir/runtime.toml` keeps, makes the sources
+    /// and listens on `server.listen`. Back ends that cannot be reached are no error. Must be called
+    /// inside a runtime with timers and io.
+    ///
+    /// # Errors
+    /// [`StartError`] says what to mend. Not cancel safe: a dropped future may leave sources running
+    /// until the runtime ends.
+    pub async fn start(options: LoadOptions) -> Result<Running, StartError> {
+        let (layers, warnings) = Layers::load(options).await?;
+        let configuration = layers.configuration();
+        let background = Tasks::new();
+        let chance = Chance::from_entropy();
+        tracing::info!(seed = chance.seed(), "randomness");
+        let sources = Assembly::build(&configuration, &background, &chance)?;
+        let address = configuration.server.listen;
+        let bound = TcpListener::bind(address).await;
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = match bound {
+            Ok(bound) => bound,
+            Err(source) => {
+                sources.close(Duration::ZERO).await;
+                background.shutdown(BACKGROUND_MAX).await;
+                return Err(StartError::Listen { address, source });
+            }
+        };
+        let app = Arc::new(App::new(layers, sources, chance, background.clone()));
+        let connections = Tasks::new();
+        let stopping = app.stopping().clone();
+        let accepting = connection::accept(Arc::clone(&app), listener, connections.clone());
+        connections.spawn(accepting);
+        background.spawn(App::sweep_transactions(Arc::clone(&app)));
+        Ok(Running {
+            app,
+            address,
+            warnings,
+            connections,
+            background,
+            stopping,
+        })
+    }
+}
+
+/// A server that runs until [`Running::shutdown`]. Dropping it leaves it running.
+pub struct Running {
+    app: Arc<App>,
+    address: SocketAddr,
+    warnings: Vec<ConfigurationProblem>,
+    connections: Tasks,
+    background: Tasks,
+    stopping: CancellationToken,
+}
+
+/// How a shutdown went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether all work in flight ended by itself and the audit trail is written.
+    pub drained: bool,
+    /// Tasks that were still running; 0 unless something does not end when told to.
+    pub left: usize,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The running sources, as they are now.
+    pub fn sources(&self) -> Arc<Sources> {
+        self.app.sources()
+    }
+
+    /// Problems of the configuration that did not stand in the way.
+    pub fn warnings(&self) -> &[ConfigurationProblem] {
+        &self.warnings
+    }
+
+    /// How long the configuration lets work in flight go on at the end.
+    pub fn drain_timeout(&self) -> Duration {
+        self.app.settings().drain_timeout
+    }
+
+    /// Ends in order: no new connections, requests in flight finish within `limit`, open transactions
+    /// roll back, sources drain, the audit trail is written, every task has ended. Takes at most about
+    /// `limit` and 15 s for what hangs.
+    pub async fn shutdown(self, limit: Duration) -> Ended {
+        let end = Instant::now() + limit;
+        let left = || end.saturating_duration_since(Instant::now());
+        self.stopping.cancel();
+        let finished = self.connections.idle(limit).await;
+        let cut = self.connections.shutdown(BACKGROUND_MAX).await;
+        self.app.transactions().end_all();
+        let drained = self.app.sources().close(left()).await;
+        let running = self.background.shutdown(BACKGROUND_MAX).await;
+        Ended {
+            drained: finished && drained,
+            left: cut + running,
+        }
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

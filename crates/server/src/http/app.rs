@@ -1,0 +1,203 @@
+//! What all requests share, and the way of each through it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use mainstay_config::ServerSettings;
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{Chance, CorrelationId};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::caller::Caller;
+use crate::assembly::{Served, Sources};
+use crate::layers::Layers;
+use crate::problem::Problem;
+use crate::transactions::Transactions;
+
+/// How often forgotten transactions are looked for.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+
+/// Everything that requests share.
+pub(crate) struct App {
+    layers: Layers,
+    sources: ArcSwap<Sources>,
+    /// Rises with each exchange of a source.
+    changed: watch::Sender<u64>,
+    transactions: Transactions,
+    chance: Chance,
+    tasks: Tasks,
+    stopping: CancellationToken,
+    counts: Counts,
+    started: Instant,
+}
+
+/// What the surface itself counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Answers by the first digit of their status, 1 to 5.
+    answers: [AtomicU64; 5],
+    panics: AtomicU64,
+    refused_connections: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn count_refused_connection(&self) {
+        self.refused_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_answer(&self, status: u16) {
+        let class = usize::from(status / 100).saturating_sub(1);
+        if let Some(count) = self.answers.get(class) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Answers by class: `("2xx", count)`.
+    pub(super) fn answers(&self) -> [(&'static str, u64); 5] {
+        const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        std::array::from_fn(|class| (CLASSES[class], self.answers[class].load(Ordering::Relaxed)))
+    }
+
+    /// Requests that panicked.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Connections over the limit.
+    pub(super) fn refused_connections(&self) -> u64 {
+        self.refused_connections.load(Ordering::Relaxed)
+    }
+}
+
+impl App {
+    pub(super) fn new(layers: Layers, sources: Sources, chance: Chance, tasks: Tasks) -> Self {
+        App {
+            layers,
+            sources: ArcSwap::from_pointee(sources),
+            changed: watch::Sender::new(0),
+            transactions: Transactions::default(),
+            chance,
+            tasks,
+            stopping: CancellationToken::new(),
+            counts: Counts::default(),
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    pub(crate) fn settings(&self) -> Arc<ServerSettings> {
+        self.layers.server_settings()
+    }
+
+    pub(crate) fn sources(&self) -> Arc<Sources> {
+        self.sources.load_full()
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Puts other sources in the place of the present ones.
+    pub(super) fn exchange(&self, sources: Sources) {
+        self.sources.store(Arc::new(sources));
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    /// Tells of every exchange of sources.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// The source of that name.
+    pub(super) fn source(&self, name: &str) -> Result<Arc<Served>, Problem> {
+        let sources = self.sources.load();
+        if let Some(served) = sources.get(name) {
+            return Ok(Arc::clone(served));
+        }
+        let known: Vec<&str> = sources
+            .iter()
+            .map(|served| &**served.name())
+            .take(20)
+            .collect();
+        Err(Problem::new(
+            "unknown_source",
+            format!("there is no source {name:?}"),
+            format!("sources: {}", known.join(", ")),
+        ))
+    }
+
+    pub(crate) fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// Begins to end: no new connections, open ones finish their request.
+    pub(super) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(super) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Ends transactions that nobody continues, until it is dropped.
+    pub(super) async fn sweep_transactions(app: Arc<App>) {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            app.transactions.sweep(Instant::now());
+        }
+    }
+
+    /// The way of every request: who calls, the route's work, and one place where problems are written
+    /// down. A panic ends this request alone.
+    pub(super) async fn answer(&self, mut router: Router, request: Request<Incoming>) -> Response {
+        let mut request = request.map(Body::new);
+        let id = Caller::id(request.headers(), &self.chance);
+        let response = match Caller::read(request.headers(), id) {
+            Err(problem) => problem.into_response(),
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                let work = AssertUnwindSafe(router.call(request)).catch_unwind();
+                match work.await {
+                    Ok(Ok(response)) => response,
+                    Ok(Err(never)) => match never {},
+                    Err(_) => {
+                        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!(correlation_id = %id, "a request panicked");
+                        Problem::internal().into_response()
+                    }
+                }
+            }
+        };
+        self.finish(response, id)
+    }
+
+    fn finish(&self, mut response: Response, id: CorrelationId) -> Response {
+        if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+            response = problem.render(id);
+        }
+        self.counts.count_answer(response.status().as_u16());
+        if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+            response.headers_mut().insert("x-correlation-id", id);
+        }
+        response
+    }
+}

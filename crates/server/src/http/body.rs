@@ -1,0 +1,155 @@
+//! The body of a request: bounded in size and time, then read as JSON.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::header;
+use axum::http::request::Parts;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use super::app::App;
+use crate::problem::Problem;
+
+/// A body in JSON. An empty one is read as `{}`.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        parse(&collect(request, app).await?).map(Json)
+    }
+}
+
+/// The whole body.
+async fn collect(request: Request, app: &App) -> Result<Bytes, Problem> {
+    let settings = app.settings();
+    let max = settings.body_max;
+    let declared = request.headers().get(header::CONTENT_LENGTH);
+    let declared = declared.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > max) {
+        return Err(too_large(max));
+    }
+    let read = tokio::time::timeout(settings.request_timeout, frames(request, max));
+    read.await.unwrap_or_else(|_| {
+        Err(Problem::new(
+            "request_timeout",
+            format!(
+                "the body was not complete within {:?}",
+                settings.request_timeout
+            ),
+            "send it faster, or raise server.request_timeout",
+        ))
+    })
+}
+
+async fn frames(request: Request, max: u64) -> Result<Bytes, Problem> {
+    let mut body = request.into_body();
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    let mut length = 0_u64;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Problem::bad_request(
+                format!("the body broke off: {error}"),
+                "send it again, whole",
+            )
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        length += data.len() as u64;
+        if length > max {
+            return Err(too_large(max));
+        }
+        match first.take() {
+            // Most bodies come in one piece, which need not be copied.
+            None if rest.is_empty() => first = Some(data),
+            None => rest.extend_from_slice(&data),
+            Some(before) => {
+                rest.extend_from_slice(&before);
+                rest.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| rest.freeze()))
+}
+
+fn too_large(max: u64) -> Problem {
+    Problem::new(
+        "body_too_large",
+        format!("the body has more than {max} bytes"),
+        "send less at once, or raise server.body_max",
+    )
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        let message = format!("the body is not UTF-8: byte {at} does not belong there");
+        Problem::bad_request(message, "send JSON in UTF-8").with("byte", at)
+    })?;
+    let text = if text.trim_ascii().is_empty() {
+        "{}"
+    } else {
+        text
+    };
+    serde_json::from_str(text).map_err(|error| {
+        let hint = match error.classify() {
+            serde_json::error::Category::Data => "see the description of the route for its fields",
+            _ => "send one JSON object",
+        };
+        Problem::bad_request(format!("the body: {error}"), hint)
+            .with("line", error.line())
+            .with("column", error.column())
+    })
+}
+
+/// Parameters behind the `?` of an address.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Params(params)),
+            Err(error) => Err(Problem::bad_request(
+                format!("the parameters of the address: {}", error.body_text()),
+                "see the description of the route for its parameters",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, serde::Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Wanted {
+        count: u32,
+    }
+
+    #[test]
+    fn wrong_bodies_are_refused_with_their_place() {
+        let table: [(&[u8], &str); 7] = [
+            (b"{\"count\": 1", "EOF"),
+            (b"{\"count\": \"a\"}", "invalid type"),
+            (b"{\"cuont\": 1}", "unknown field"),
+            (b"{\"count\": 1, \"count\": 2}", "duplicate field"),
+            (b"{\"count\": 1} x", "trailing"),
+            (b"\xff", "not UTF-8"),
+            (b"[[[[", "expected"),
+        ];
+        for (body, expected) in table {
+            let problem = parse::<Wanted>(body).unwrap_err();
+            assert_eq!(problem.code(), "bad_request");
+            assert!(format!("{problem:?}").contains(expected), "{problem:?}");
+        }
+        assert_eq!(parse::<Wanted>(b" \n").unwrap().count, 0);
+    }
+}

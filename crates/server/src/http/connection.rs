@@ -1,0 +1,119 @@
+//! Connections of clients: how many, how slow, and how they end.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mainstay_engine::tasks::Tasks;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::app::App;
+use super::paced::{Pace, Paced, Phase};
+use super::routes;
+
+/// More header lines than any client of ours sends.
+const HEADERS_MAX: usize = 64;
+/// What is read ahead of a connection: heads are smaller, bodies come in pieces.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Connections over the limit that are told so at once; further ones are just closed.
+const TOLD_MAX: usize = 64;
+/// How long telling may take.
+const TELLING_MAX: Duration = Duration::from_secs(1);
+/// After an error of `accept`, which is usually a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Takes connections until the server stops.
+pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
+    let router = routes::router(Arc::clone(&app));
+    let connections_max = usize::try_from(app.settings().connections_max).unwrap_or(usize::MAX);
+    let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
+    let telling = Arc::new(Semaphore::new(TOLD_MAX));
+    let stopping = app.stopping().clone();
+    loop {
+        let accepted = tokio::select! {
+            () = stopping.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                tasks.spawn(serve(Arc::clone(&app), router.clone(), stream, place));
+            }
+            Err(_) => {
+                app.counts().count_refused_connection();
+                if let Ok(permit) = Arc::clone(&telling).try_acquire_owned() {
+                    tasks.spawn_bounded(TELLING_MAX, refuse(stream, permit));
+                }
+            }
+        }
+    }
+}
+
+async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSemaphorePermit) {
+    // Answers are written whole, so that waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    let settings = app.settings();
+    let phase = Phase::default();
+    let pace = Pace {
+        head: settings.header_timeout,
+        answer: settings.request_timeout,
+    };
+    let socket = TokioIo::new(Paced::new(stream, phase.clone(), pace));
+    let stopping = app.stopping().clone();
+    let service = service_fn(move |request| {
+        phase.begin();
+        let (app, router, phase) = (Arc::clone(&app), router.clone(), phase.clone());
+        async move {
+            let response = app.answer(router, request).await;
+            phase.end();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // Of the time between two requests; that of a head alone is the socket's matter.
+        .header_read_timeout(settings.idle_timeout)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(socket, service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
+    }
+    drop(place);
+}
+
+/// Says that there are too many connections, and lets the client read it before closing.
+async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
+    const BODY: &str = r#"{"type":"urn:mainstay:problem:queue_full","title":"Too many wait already","status":503,"detail":"as many connections are open as server.connections_max allows","code":"queue_full","sent":"no","hint":"close idle connections, or raise server.connections_max","retry_after":1.0}"#;
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        BODY.len()
+    );
+    if stream.write_all((head + BODY).as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
+        let mut ignored = [0; 1024];
+        while stream.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
+    }
+    drop(permit);
+}

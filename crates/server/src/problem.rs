@@ -1,0 +1,418 @@
+//! What a client is told when something is wrong: RFC 9457 documents with stable codes. The one table
+//! from codes to status numbers is here.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use mainstay_engine::audit::AttemptRecord;
+use mainstay_engine::{CorrelationId, Sent};
+use mainstay_sql::SqlError;
+use serde::Serialize;
+
+/// Every code with its status and what it means in a few words.
+const CODES: &[(&str, StatusCode, &str)] = &[
+    ("no_primary", StatusCode::SERVICE_UNAVAILABLE, "No primary"),
+    (
+        "no_endpoint",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "No endpoint fits",
+    ),
+    (
+        "circuit_open",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Circuits are open",
+    ),
+    (
+        "queue_full",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Too many wait already",
+    ),
+    (
+        "queue_timeout",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Waited too long for a place",
+    ),
+    (
+        "pool_timeout",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Waited too long for a connection",
+    ),
+    (
+        "paused",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The source is paused",
+    ),
+    ("draining", StatusCode::SERVICE_UNAVAILABLE, "Being drained"),
+    (
+        "fenced",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "This instance may not write",
+    ),
+    (
+        "cancelled",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Cancelled at the back end",
+    ),
+    (
+        "attempts_failed",
+        StatusCode::BAD_GATEWAY,
+        "Every attempt failed",
+    ),
+    (
+        "rate_limited",
+        StatusCode::TOO_MANY_REQUESTS,
+        "Over the rate limit",
+    ),
+    (
+        "deadline_exceeded",
+        StatusCode::GATEWAY_TIMEOUT,
+        "The deadline passed",
+    ),
+    (
+        "request_timeout",
+        StatusCode::REQUEST_TIMEOUT,
+        "The request took too long to arrive",
+    ),
+    (
+        "outcome_unknown",
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "It may have taken effect",
+    ),
+    (
+        "internal",
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "A fault of Mainstay",
+    ),
+    (
+        "transaction_lost",
+        StatusCode::CONFLICT,
+        "The transaction is gone",
+    ),
+    (
+        "constraint",
+        StatusCode::CONFLICT,
+        "A constraint refused it",
+    ),
+    (
+        "contention",
+        StatusCode::CONFLICT,
+        "In conflict with other work",
+    ),
+    (
+        "conflict",
+        StatusCode::CONFLICT,
+        "Does not fit the present state",
+    ),
+    (
+        "bad_statement",
+        StatusCode::BAD_REQUEST,
+        "The statement is wrong",
+    ),
+    (
+        "bad_request",
+        StatusCode::BAD_REQUEST,
+        "The request is wrong",
+    ),
+    ("bad_value", StatusCode::BAD_REQUEST, "A value does not fit"),
+    (
+        "idempotency_unavailable",
+        StatusCode::BAD_REQUEST,
+        "No idempotency keys here",
+    ),
+    (
+        "idempotency_mismatch",
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "The key belongs to another request",
+    ),
+    (
+        "policy_refused",
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "The settings make no sense",
+    ),
+    (
+        "body_too_large",
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "The body is too large",
+    ),
+    (
+        "answer_too_large",
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "The answer is too large",
+    ),
+    (
+        "not_authenticated",
+        StatusCode::UNAUTHORIZED,
+        "Not authenticated",
+    ),
+    ("not_allowed", StatusCode::FORBIDDEN, "Not allowed"),
+    ("unknown_source", StatusCode::NOT_FOUND, "No such source"),
+    (
+        "unknown_entity",
+        StatusCode::NOT_FOUND,
+        "No such table or view",
+    ),
+    ("unknown_column", StatusCode::NOT_FOUND, "No such column"),
+    (
+        "unknown_endpoint",
+        StatusCode::NOT_FOUND,
+        "No such endpoint",
+    ),
+    (
+        "unknown_transaction",
+        StatusCode::NOT_FOUND,
+        "No such transaction",
+    ),
+    ("unknown_route", StatusCode::NOT_FOUND, "No such route"),
+    (
+        "method_not_allowed",
+        StatusCode::METHOD_NOT_ALLOWED,
+        "The route does not take this method",
+    ),
+    (
+        "not_available",
+        StatusCode::NOT_IMPLEMENTED,
+        "Not in this version",
+    ),
+];
+
+fn row(code: &str) -> &'static (&'static str, StatusCode, &'static str) {
+    const UNLISTED: &(&str, StatusCode, &str) = &(
+        "internal",
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "A fault of Mainstay",
+    );
+    CODES.iter().find(|row| row.0 == code).unwrap_or(UNLISTED)
+}
+
+/// One thing wrong, on its way to the client.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    parts: Box<Parts>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Parts {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    code: &'static str,
+    #[serde(serialize_with = "as_text")]
+    sent: Sent,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blame: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<AttemptRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<f64>,
+    /// What the database or we named: constraint, column, line.
+    #[serde(flatten)]
+    place: serde_json::Map<String, serde_json::Value>,
+}
+
+fn as_text<S: serde::Serializer>(sent: &Sent, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(sent.as_str())
+}
+
+impl Problem {
+    /// A problem that no back end has to do with: nothing was sent.
+    pub fn new(code: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        let (code, status, title) = *row(code);
+        Problem {
+            parts: Box::new(Parts {
+                kind: format!("urn:mainstay:problem:{code}"),
+                title,
+                status: status.as_u16(),
+                detail: detail.into(),
+                code,
+                sent: Sent::No,
+                category: None,
+                blame: None,
+                endpoint: None,
+                attempts: Vec::new(),
+                correlation_id: None,
+                hint: Some(hint.into()),
+                retry_after: None,
+                place: serde_json::Map::new(),
+            }),
+        }
+    }
+
+    /// A request that makes no sense.
+    pub fn bad_request(detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Problem::new("bad_request", detail, hint)
+    }
+
+    /// A fault of our own. The effect is unknown, since nobody knows how far it came.
+    pub fn internal() -> Self {
+        let mut problem = Problem::new(
+            "internal",
+            "a fault of Mainstay ended the request",
+            "please report it with the correlation id; the log has more",
+        );
+        problem.parts.sent = Sent::Maybe;
+        problem
+    }
+
+    /// Adds a member of its own, such as a line number.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.parts.place.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.parts.retry_after = Some(after.as_secs_f64());
+        self
+    }
+
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        self.parts.code
+    }
+
+    /// The document with its headers.
+    pub(crate) fn render(mut self, correlation_id: CorrelationId) -> Response {
+        let parts = &mut self.parts;
+        parts
+            .correlation_id
+            .get_or_insert_with(|| correlation_id.to_string());
+        if parts.sent != Sent::No {
+            parts.retry_after = None;
+        }
+        let status =
+            StatusCode::from_u16(parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // Numbers and text only: nothing in it can fail to be written.
+        let body = serde_json::to_vec(&parts).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        if let Some(after) = parts.retry_after {
+            // Whole seconds, never too few.
+            let seconds = after.ceil().clamp(1.0, 86_400.0) as u64;
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<SqlError> for Problem {
+    fn from(error: SqlError) -> Self {
+        let detail = error.detail();
+        let failure = &detail.failure;
+        let (code, status, title) = *row(detail.code.as_str());
+        let mut place = serde_json::Map::new();
+        for (kind, name) in &detail.place {
+            place.insert((*kind).to_owned(), name.clone().into());
+        }
+        if let Some(code) = &failure.code {
+            place.insert("back_end_code".to_owned(), code.as_ref().into());
+        }
+        Problem {
+            parts: Box::new(Parts {
+                kind: format!("urn:mainstay:problem:{code}"),
+                title,
+                status: status.as_u16(),
+                detail: failure.message.to_string(),
+                code,
+                sent: failure.sent,
+                category: Some(failure.category.as_str()),
+                blame: Some(failure.blame.as_str()),
+                endpoint: detail
+                    .endpoint
+                    .as_ref()
+                    .map(|endpoint| endpoint.to_string()),
+                attempts: detail.attempts.clone(),
+                correlation_id: detail.correlation_id.map(|id| id.to_string()),
+                hint: detail.hint.clone(),
+                retry_after: failure.retry_after.map(|after| after.as_secs_f64()),
+                place,
+            }),
+        }
+    }
+}
+
+/// The problem travels beside an empty answer to the one place that writes it down.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(axum::body::Body::empty());
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_data_face_has_a_row_of_its_own() {
+        use mainstay_sql::Code;
+        let codes = [
+            Code::NoPrimary,
+            Code::NoEndpoint,
+            Code::CircuitOpen,
+            Code::QueueFull,
+            Code::QueueTimeout,
+            Code::PoolTimeout,
+            Code::Paused,
+            Code::Draining,
+            Code::AttemptsFailed,
+            Code::RateLimited,
+            Code::DeadlineExceeded,
+            Code::OutcomeUnknown,
+            Code::Internal,
+            Code::TransactionLost,
+            Code::Constraint,
+            Code::Contention,
+            Code::Conflict,
+            Code::BadStatement,
+            Code::BadRequest,
+            Code::BadValue,
+            Code::AnswerTooLarge,
+            Code::NotAllowed,
+            Code::UnknownSource,
+            Code::UnknownEntity,
+            Code::UnknownColumn,
+            Code::UnknownEndpoint,
+            Code::UnknownTransaction,
+            Code::IdempotencyUnavailable,
+            Code::PolicyRefused,
+            Code::NotAvailable,
+            Code::Cancelled,
+        ];
+        for code in codes {
+            assert_eq!(row(code.as_str()).0, code.as_str());
+        }
+        let mut names: Vec<_> = CODES.iter().map(|row| row.0).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CODES.len());
+    }
+
+    #[test]
+    fn a_pause_is_named_only_where_nothing_was_sent() {
+        let after = Duration::from_millis(1200);
+        let problem = Problem::new("circuit_open", "d", "h").retry_after(after);
+        let response = problem.clone().render(CorrelationId(1));
+        assert_eq!(response.headers()[header::RETRY_AFTER], "2");
+        let mut sent = problem;
+        sent.parts.sent = Sent::Maybe;
+        let response = sent.render(CorrelationId(1));
+        assert!(response.headers().get(header::RETRY_AFTER).is_none());
+    }
+}
