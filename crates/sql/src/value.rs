@@ -1,9 +1,15 @@
 //! What a database holds, exactly, in one set of types for all databases.
 
+mod calendar;
+mod column_type;
+mod json;
+
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+
+pub use json::{from_json, to_json};
 
 /// One value of a row or a parameter. What a database gives comes back the same through every surface;
 /// what a database cannot hold is refused by its driver, never bent.

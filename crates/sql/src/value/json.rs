@@ -1,0 +1,201 @@
+//! Values as JSON, for HTTP and the command line. Nothing is bent: what a JSON number cannot hold goes as
+//! text, and the column's type says how to read it.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value as Json;
+
+use super::calendar::{
+    date_text, interval_text, parse_date, parse_interval, parse_time, parse_timestamp, time_text,
+    timestamp_text,
+};
+use super::{ColumnType, Decimal, Value};
+use crate::error::{Code, SqlError};
+
+/// The greatest integer up to which every integer is a double: what readers of JSON can hold.
+const INTEGER_MAX: u64 = 1 << 53;
+
+/// A value as JSON.
+///
+/// Decimals, integers beyond ±2^53, NaN and infinities, dates, times, intervals (ISO 8601), uuids and JSON
+/// columns (the database's own text of them) are strings; bytes are strings in base64.
+pub fn to_json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::I64(value) if value.unsigned_abs() <= INTEGER_MAX => Json::from(*value),
+        Value::I64(value) => Json::String(value.to_string()),
+        Value::U64(value) if *value <= INTEGER_MAX => Json::from(*value),
+        Value::U64(value) => Json::String(value.to_string()),
+        Value::F64(value) => float_json(*value),
+        Value::Decimal(value) => Json::String(value.as_str().to_owned()),
+        Value::Text(value) | Value::Json(value) => Json::String(value.clone()),
+        Value::Bytes(value) => Json::String(STANDARD.encode(value)),
+        Value::Uuid(value) => Json::String(value.to_string()),
+        Value::Date(value) => Json::String(date_text(*value)),
+        Value::Time(value) => Json::String(time_text(*value)),
+        Value::Timestamp(value) => Json::String(timestamp_text(*value, "")),
+        Value::TimestampTz(value) => Json::String(timestamp_text(*value, "Z")),
+        Value::Interval(value) => Json::String(interval_text(*value)),
+        Value::Array(items) => Json::Array(items.iter().map(to_json).collect()),
+        Value::Other { text, .. } => Json::String(text.clone()),
+    }
+}
+
+fn float_json(value: f64) -> Json {
+    match serde_json::Number::from_f64(value) {
+        Some(number) => Json::Number(number),
+        None if value.is_nan() => Json::String("NaN".to_owned()),
+        None if value > 0.0 => Json::String("Infinity".to_owned()),
+        None => Json::String("-Infinity".to_owned()),
+    }
+}
+
+/// A parameter from JSON: a plain value, an object of exactly `type` and `value`, or, with a declared type,
+/// a value of that type. Without a type strings are text, objects are JSON, arrays are arrays of what
+/// their items are.
+///
+/// # Errors
+/// `bad_value`, which names the type and what was given.
+pub fn from_json(json: &Json, declared: Option<&str>) -> Result<Value, SqlError> {
+    if let Some(name) = declared {
+        let column_type = ColumnType::parse(name).ok_or_else(|| unknown_type(name))?;
+        return typed(json, &column_type);
+    }
+    match json {
+        Json::Null => Ok(Value::Null),
+        Json::Bool(value) => Ok(Value::Bool(*value)),
+        Json::Number(number) => plain_number(number),
+        Json::String(text) => Ok(Value::Text(text.clone())),
+        Json::Array(items) => {
+            let items: Result<Vec<Value>, SqlError> =
+                items.iter().map(|item| from_json(item, None)).collect();
+            Ok(Value::Array(items?))
+        }
+        Json::Object(fields) => match (fields.get("type"), fields.get("value")) {
+            (Some(Json::String(name)), Some(value)) if fields.len() == 2 => {
+                from_json(value, Some(name))
+            }
+            _ => Ok(Value::Json(json.to_string())),
+        },
+    }
+}
+
+fn unknown_type(name: &str) -> SqlError {
+    SqlError::caller(
+        Code::BadValue,
+        format!("there is no type {name:?}"),
+        "use any, bool, i64, u64, f64, decimal, text, bytes, uuid, date, time, timestamp, \
+         timestamptz, interval, json, array<…> or other:<the database's name>",
+    )
+}
+
+fn plain_number(number: &serde_json::Number) -> Result<Value, SqlError> {
+    if let Some(value) = number.as_i64() {
+        return Ok(Value::I64(value));
+    }
+    if let Some(value) = number.as_u64() {
+        return Ok(Value::U64(value));
+    }
+    match number.as_f64() {
+        Some(value) => Ok(Value::F64(value)),
+        None => Err(misfit(&Json::Number(number.clone()), &ColumnType::F64)),
+    }
+}
+
+fn misfit(json: &Json, column_type: &ColumnType) -> SqlError {
+    let mut given = json.to_string();
+    if given.len() > 60 {
+        let end = (0..=60).rev().find(|end| given.is_char_boundary(*end));
+        given.truncate(end.unwrap_or(0));
+        given.push('…');
+    }
+    let form = match column_type {
+        ColumnType::Bool => "true or false",
+        ColumnType::I64 => "an integer of 64 bits, as number or text",
+        ColumnType::U64 => "an unsigned integer of 64 bits, as number or text",
+        ColumnType::F64 => "a number, or \"NaN\", \"Infinity\", \"-Infinity\"",
+        ColumnType::Decimal => "a decimal number as text, without exponent",
+        ColumnType::Bytes => "base64 text with padding",
+        ColumnType::Uuid => "a uuid as text",
+        ColumnType::Date => "a day as \"2026-11-29\" or \"infinity\"",
+        ColumnType::Time => "a time as \"23:15:00.5\", with an offset where it has one",
+        ColumnType::Timestamp => "a time as \"2026-11-29T23:15:00\" without a zone",
+        ColumnType::TimestampTz => "a time as \"2026-11-29T23:15:00Z\" with a zone",
+        ColumnType::Interval => "a duration as \"P1Y2M3DT4H5M6S\"",
+        ColumnType::Json => "JSON, or its text",
+        ColumnType::Array(_) => "an array",
+        ColumnType::Any | ColumnType::Text | ColumnType::Other(_) => "text",
+    };
+    SqlError::caller(
+        Code::BadValue,
+        format!("{given} is no {column_type}"),
+        format!("give {form}"),
+    )
+}
+
+fn typed(json: &Json, column_type: &ColumnType) -> Result<Value, SqlError> {
+    if json.is_null() {
+        return Ok(Value::Null);
+    }
+    let value = match (column_type, json) {
+        (ColumnType::Any, _) => return from_json(json, None),
+        (ColumnType::Bool, Json::Bool(value)) => Some(Value::Bool(*value)),
+        (ColumnType::I64, Json::Number(number)) => number.as_i64().map(Value::I64),
+        (ColumnType::I64, Json::String(text)) => text.parse().ok().map(Value::I64),
+        (ColumnType::U64, Json::Number(number)) => number.as_u64().map(Value::U64),
+        (ColumnType::U64, Json::String(text)) => text.parse().ok().map(Value::U64),
+        (ColumnType::F64, Json::Number(number)) => number.as_f64().map(Value::F64),
+        (ColumnType::F64, Json::String(text)) => float(text).map(Value::F64),
+        (ColumnType::Decimal, Json::Number(number)) => {
+            Decimal::parse(&number.to_string()).map(Value::Decimal)
+        }
+        (ColumnType::Json, Json::String(text)) => {
+            serde_json::from_str::<serde::de::IgnoredAny>(text)
+                .is_ok()
+                .then(|| Value::Json(text.clone()))
+        }
+        (ColumnType::Json, json) => Some(Value::Json(json.to_string())),
+        (ColumnType::Array(inner), Json::Array(items)) => {
+            let items: Result<Vec<Value>, SqlError> =
+                items.iter().map(|item| typed(item, inner)).collect();
+            Some(Value::Array(items?))
+        }
+        (column_type, Json::String(text)) => from_text(text, column_type),
+        _ => None,
+    };
+    value.ok_or_else(|| misfit(json, column_type))
+}
+
+fn float(text: &str) -> Option<f64> {
+    match text {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => text.parse().ok().filter(|value: &f64| value.is_finite()),
+    }
+}
+
+fn from_text(text: &str, column_type: &ColumnType) -> Option<Value> {
+    match column_type {
+        ColumnType::Decimal => Decimal::parse(text).map(Value::Decimal),
+        ColumnType::Text => Some(Value::Text(text.to_owned())),
+        ColumnType::Bytes => STANDARD.decode(text).ok().map(|b| Value::Bytes(b.into())),
+        ColumnType::Uuid => uuid::Uuid::parse_str(text).ok().map(Value::Uuid),
+        ColumnType::Date => parse_date(text).map(Value::Date),
+        ColumnType::Time => parse_time(text).map(Value::Time),
+        ColumnType::Timestamp => parse_timestamp(text, false).map(Value::Timestamp),
+        ColumnType::TimestampTz => parse_timestamp(text, true).map(Value::TimestampTz),
+        ColumnType::Interval => parse_interval(text).map(Value::Interval),
+        ColumnType::Other(name) => Some(Value::Other {
+            type_name: Arc::clone(name),
+            text: text.to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
