@@ -56,6 +56,7 @@ pub use explain::{Explained, UnknownTarget, explain};
 pub use init::init_text;
 pub use mark::Origin;
 pub use problem::{Problem, Severity};
+pub use scalar::duration;
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;
 pub use source::{

@@ -208,6 +208,13 @@ pub(crate) fn time(node: &Node) -> Result<Duration, Wrong> {
         .ok_or_else(|| Wrong::new(format!("{:?} is longer than a year", short(text))))
 }
 
+/// A duration as files write it: a number with its unit, such as `500ms`, at most a year. `None`: it is
+/// none.
+pub fn duration(text: &str) -> Option<Duration> {
+    let nanos = u64::try_from(with_unit(text, TIME_UNITS)?).ok()?;
+    Some(Duration::from_nanos(nanos)).filter(|time| *time <= TIME_MAX)
+}
+
 /// A size in bytes with its unit.
 pub(crate) fn size(node: &Node) -> Result<u64, Wrong> {
     let value = typed(node);

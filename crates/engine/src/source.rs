@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-pub use account::{Account, Ended, SourceCounts};
+pub use account::{Account, Counts, Ended, SourceCounts};
 pub use call::{Done, Leased, Route};
 pub use candidates::{Filter, Need};
 pub use control::{ControlError, EndpointSpec, EndpointStatus};

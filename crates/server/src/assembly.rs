@@ -19,6 +19,7 @@ use mainstay_engine::{Chance, Policy};
 use mainstay_sql::{Database, SqlError};
 use parking_lot::Mutex;
 
+pub(crate) use served::Plan;
 pub use served::Served;
 
 /// Why sources could not be made.

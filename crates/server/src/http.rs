@@ -1,8 +1,10 @@
 //! The HTTP surface: listener, routes, problem documents, draining.
 
+mod answer;
 mod app;
 mod body;
 mod caller;
+mod change;
 mod connection;
 mod paced;
 mod routes;

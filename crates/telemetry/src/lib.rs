@@ -1,1 +1,5 @@
-//! To be filled.
+//! What Mainstay shows to monitoring systems.
+
+mod prometheus;
+
+pub use prometheus::{Process, SourceReading, exposition};

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_config::{Address, Driver as Family, EndpointSettings};
+use mainstay_config::{
+    Address, Driver as Family, EndpointSettings, ServerAddress, TlsMode as Mode,
+};
+use mainstay_engine::tasks::Tasks;
+use mainstay_postgres::{PostgresDriver, PostgresSettings, TlsMode, TlsSettings};
 use mainstay_sql::Driver;
 use mainstay_sqlite::{SqliteDriver, SqliteSettings};
 
@@ -11,7 +15,10 @@ use mainstay_sqlite::{SqliteDriver, SqliteSettings};
 ///
 /// # Errors
 /// What is wrong with the settings and what would be right.
-pub(super) fn driver(settings: &EndpointSettings) -> Result<Arc<dyn Driver>, String> {
+pub(super) fn driver(
+    settings: &EndpointSettings,
+    tasks: &Tasks,
+) -> Result<Arc<dyn Driver>, String> {
     match (settings.driver, &settings.address) {
         (Family::Sqlite, Address::File(path)) => {
             let mut sqlite = SqliteSettings::new(path);
@@ -21,8 +28,53 @@ pub(super) fn driver(settings: &EndpointSettings) -> Result<Arc<dyn Driver>, Str
             let driver = SqliteDriver::new(sqlite).map_err(|problem| problem.to_string())?;
             Ok(Arc::new(driver))
         }
+        (Family::Postgres, Address::Server(server)) => {
+            let driver = PostgresDriver::new(postgres(settings, server)?, tasks.clone());
+            Ok(Arc::new(driver))
+        }
         (family, _) => Err(format!("the driver {family} does not fit its address")),
     }
+}
+
+/// Options that are not the driver's own are settings of the session, such as `search_path`; the server
+/// refuses those that it does not know.
+fn postgres(
+    settings: &EndpointSettings,
+    server: &ServerAddress,
+) -> Result<PostgresSettings, String> {
+    let mut postgres = PostgresSettings::new(&server.host, &server.database, &server.user);
+    postgres.port = server.port;
+    postgres.connect_timeout = settings.policy.retry.connect_timeout;
+    if let Some(password) = server.password.clone() {
+        postgres.password = Some(Arc::new(move || {
+            password.read().map_err(std::io::Error::other)
+        }));
+    }
+    let client = server.tls.client.as_ref();
+    postgres.tls = TlsSettings {
+        mode: match server.tls.mode {
+            Mode::Off => TlsMode::Off,
+            Mode::Prefer => TlsMode::Prefer,
+            Mode::Require => TlsMode::Require,
+            Mode::VerifyCa => TlsMode::VerifyCa,
+            Mode::VerifyFull => TlsMode::VerifyFull,
+        },
+        ca: server.tls.ca.clone(),
+        certificate: client.map(|client| client.cert.clone()),
+        key: client.map(|client| client.key.clone()),
+    };
+    for (name, value) in &settings.options {
+        match name.as_str() {
+            "application_name" => postgres.application_name.clone_from(value),
+            "statements_max" => {
+                postgres.statements_max = usize::try_from(number(name, value)?)
+                    .unwrap_or(usize::MAX)
+                    .max(1);
+            }
+            _ => postgres.options.push((name.clone(), value.clone())),
+        }
+    }
+    Ok(postgres)
 }
 
 /// Options of SQLite endpoints, and `pragma.<name>` for everything that SQLite itself knows.

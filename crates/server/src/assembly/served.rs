@@ -1,9 +1,9 @@
 //! One running source with what the engine does not keep about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mainstay_config::{EndpointSettings, Promotion as Configured, Role as Given, SourceSettings};
+use mainstay_config::{EndpointSettings, Promotion as Configured, SourceSettings};
 use mainstay_engine::event::Role;
 use mainstay_engine::source::EndpointSpec;
 use mainstay_engine::tasks::Tasks;
@@ -26,6 +26,23 @@ pub struct Served {
 struct State {
     settings: Arc<SourceSettings>,
     plains: BTreeMap<String, Plain>,
+    /// Endpoints of the settings that a person took out while running.
+    taken_out: BTreeSet<String>,
+}
+
+/// Other settings for a running source, with everything made that they need.
+pub(crate) struct Plan {
+    settings: Arc<SourceSettings>,
+    /// Endpoints that are new, or whose address or driver options are others.
+    made: BTreeMap<String, Plain>,
+    taken_out: BTreeSet<String>,
+}
+
+impl Plan {
+    /// The settings that it leads to.
+    pub(crate) fn settings(&self) -> &Arc<SourceSettings> {
+        &self.settings
+    }
 }
 
 impl Served {
@@ -66,6 +83,7 @@ impl Served {
             state: Mutex::new(State {
                 settings: Arc::new(settings.clone()),
                 plains,
+                taken_out: BTreeSet::new(),
             }),
         })
     }
@@ -106,21 +124,14 @@ impl Served {
         self.state.lock().plains.get(endpoint).map(Plain::address)
     }
 
-    /// Adds an endpoint; nothing is connected yet.
-    pub(crate) fn add_endpoint(
-        &self,
-        id: &str,
-        settings: &EndpointSettings,
-    ) -> Result<(), AddError> {
-        let plain = plain(&self.name, id, settings, &self.tasks, &self.chance)?;
-        let added = self.proxy.source().add_endpoint(spec(id, settings, &plain));
-        added.map_err(|problem| mainstay_sql::proxy::control(&problem))?;
-        self.state.lock().plains.insert(id.to_owned(), plain);
+    /// Takes an endpoint out and closes its connections in the background. Work in flight on it is cut.
+    pub(crate) fn remove_endpoint(&self, id: &str) -> Result<(), SqlError> {
+        self.take_out(id)?;
+        self.state.lock().taken_out.insert(id.to_owned());
         Ok(())
     }
 
-    /// Takes an endpoint out and closes its connections in the background. Work in flight on it is cut.
-    pub(crate) fn remove_endpoint(&self, id: &str) -> Result<(), SqlError> {
+    fn take_out(&self, id: &str) -> Result<(), SqlError> {
         let removed = self.proxy.source().remove_endpoint(id);
         let removed = removed.map_err(|problem| mainstay_sql::proxy::control(&problem))?;
         self.state.lock().plains.remove(id);
@@ -130,39 +141,128 @@ impl Served {
         Ok(())
     }
 
-    /// Takes settings over: policies at once, for pools too. Addresses, roles and the list of endpoints
-    /// are not touched.
-    pub(crate) fn apply(&self, settings: &SourceSettings) {
-        let policy_of = |id: &str| {
-            let endpoint = settings.endpoints.get(id);
-            endpoint.map(|endpoint| Arc::clone(&endpoint.policy))
+    /// Lets an endpoint come back that was taken out.
+    pub(crate) fn admit_again(&self, id: &str) {
+        self.state.lock().taken_out.remove(id);
+    }
+
+    /// Whether the source can go over to these settings while it runs. Else it is made anew.
+    pub(crate) fn can_follow(&self, settings: &SourceSettings) -> bool {
+        let old = self.settings();
+        old.driver == settings.driver
+            && old.promotion == settings.promotion
+            && old.transaction_idle == settings.transaction_idle
+            && old.transactions_max == settings.transactions_max
+    }
+
+    /// Makes what other settings need; nothing changes yet. `returning`: endpoints that were taken out
+    /// come back.
+    pub(crate) fn plan(
+        &self,
+        settings: &SourceSettings,
+        returning: bool,
+    ) -> Result<Plan, AssemblyError> {
+        let old = self.settings();
+        let (running, mut taken_out): (BTreeSet<String>, _) = {
+            let state = self.state.lock();
+            (
+                state.plains.keys().cloned().collect(),
+                state.taken_out.clone(),
+            )
         };
-        let source = self.proxy.source();
-        source.apply(Arc::clone(&settings.policy), |id| policy_of(id.as_str()));
-        for placed in &source.snapshot().endpoints {
-            let own = policy_of(placed.endpoint.id.as_str());
-            placed
-                .member
-                .apply(own.as_ref().unwrap_or(&settings.policy));
+        if returning {
+            taken_out.clear();
         }
-        self.note(settings);
+        let mut made = BTreeMap::new();
+        for (id, endpoint) in &settings.endpoints {
+            let same_place = old.endpoints.get(id).is_some_and(|old| {
+                old.address == endpoint.address && old.options == endpoint.options
+            });
+            if taken_out.contains(id) || (same_place && running.contains(id)) {
+                continue;
+            }
+            let plain = plain(&self.name, id, endpoint, &self.tasks, &self.chance)?;
+            made.insert(id.clone(), plain);
+        }
+        Ok(Plan {
+            settings: Arc::new(settings.clone()),
+            made,
+            taken_out,
+        })
     }
 
-    /// Remembers the settings in force.
-    pub(crate) fn note(&self, settings: &SourceSettings) {
-        self.state.lock().settings = Arc::new(settings.clone());
+    /// Goes over to other settings: endpoints come and go, policies and weights are taken over, pools,
+    /// counters and circuits of those that stay are kept. Roles are state and are not touched.
+    pub(crate) fn follow(&self, plan: Plan) {
+        let old = self.settings();
+        let settings = &plan.settings;
+        let source = self.proxy.source();
+        self.state.lock().taken_out.clone_from(&plan.taken_out);
+        for (id, plain) in plan.made {
+            let Some(endpoint) = settings.endpoints.get(&id) else {
+                continue;
+            };
+            if source.snapshot().endpoint(&id).is_some() {
+                self.drop_endpoint(&id);
+            }
+            let mut spec = spec(&id, endpoint, &plain);
+            if source.snapshot().primary().is_some() && spec.role == Role::Primary {
+                spec.role = Role::Replica;
+            }
+            match source.add_endpoint(spec) {
+                Ok(()) => {
+                    self.state.lock().plains.insert(id, plain);
+                }
+                Err(problem) => tracing::warn!(endpoint = id, %problem, "not added"),
+            }
+        }
+        for placed in &source.snapshot().endpoints {
+            let id = placed.endpoint.id.as_str();
+            match settings.endpoints.get(id) {
+                None => self.drop_endpoint(id),
+                Some(new) => {
+                    let was = old.endpoints.get(id).map(|old| old.weight);
+                    if was != Some(new.weight)
+                        && let Err(problem) = source.set_weight(id, new.weight)
+                    {
+                        tracing::warn!(endpoint = id, %problem, "weight not set");
+                    }
+                }
+            }
+        }
+        self.apply(&old, settings);
+        self.state.lock().settings = Arc::clone(settings);
     }
-}
 
-/// Why an endpoint was not added.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AddError {
-    /// Its settings cannot work.
-    #[error(transparent)]
-    Settings(#[from] AssemblyError),
-    /// The source refused it.
-    #[error(transparent)]
-    Refused(#[from] SqlError),
+    fn drop_endpoint(&self, id: &str) {
+        if let Err(problem) = self.take_out(id) {
+            tracing::warn!(endpoint = id, %problem, "not removed");
+        }
+    }
+
+    /// Takes policies over, for pools too.
+    fn apply(&self, old: &SourceSettings, new: &SourceSettings) {
+        let policies = |settings: &SourceSettings| {
+            let endpoints = settings.endpoints.iter();
+            let endpoints =
+                endpoints.map(|(id, endpoint)| (id.clone(), Arc::clone(&endpoint.policy)));
+            (
+                Arc::clone(&settings.policy),
+                endpoints.collect::<BTreeMap<_, _>>(),
+            )
+        };
+        let (was, is) = (policies(old), policies(new));
+        if was == is {
+            return;
+        }
+        let (policy, own) = is;
+        let source = self.proxy.source();
+        source.apply(Arc::clone(&policy), |id| own.get(id.as_str()).cloned());
+        for placed in &source.snapshot().endpoints {
+            let own = own.get(placed.endpoint.id.as_str());
+            placed.member.apply(own.unwrap_or(&policy));
+        }
+    }
 }
 
 fn plain(
@@ -172,7 +272,7 @@ fn plain(
     tasks: &Tasks,
     chance: &Chance,
 ) -> Result<Plain, AssemblyError> {
-    let driver = drivers::driver(settings).map_err(|message| AssemblyError::Endpoint {
+    let driver = drivers::driver(settings, tasks).map_err(|message| AssemblyError::Endpoint {
         name: source.to_owned(),
         endpoint: id.to_owned(),
         message,
@@ -186,12 +286,8 @@ fn plain(
 }
 
 fn spec(id: &str, settings: &EndpointSettings, plain: &Plain) -> EndpointSpec<Arc<dyn Database>> {
-    let role = match settings.role {
-        Some(Given::Primary) => Role::Primary,
-        Some(Given::Standby) => Role::Standby,
-        // Without a role the server itself says who is primary; until then nobody writes there.
-        Some(Given::Replica) | None => Role::Replica,
-    };
+    // Without a role the server itself says who is primary; until then nobody writes there.
+    let role = settings.role.unwrap_or(Role::Replica);
     EndpointSpec::new(id.to_owned(), Arc::new(plain.clone()) as Arc<dyn Database>)
         .role(role)
         .weight(settings.weight)

@@ -1,0 +1,333 @@
+//! Answers as JSON, written value by value into one buffer: no tree is made of the rows.
+
+use std::io::Write;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use mainstay_sql::{Answer, Column, Meta, PageOf, Row, Value, value};
+
+use crate::problem::Problem;
+
+/// What a row takes at least; a first guess of the buffer's size.
+const VALUE_BYTES: usize = 12;
+/// Everything beside rows.
+const FRAME_BYTES: usize = 512;
+
+/// What an answer shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape<'a> {
+    /// Columns, rows and, if one was asked for, the page.
+    Rows(Option<&'a PageOf>),
+    /// Affected rows and keys; rows too where the statement gave some.
+    Change,
+    /// The one value.
+    Scalar,
+    /// A result for each statement.
+    Script,
+}
+
+/// A JSON answer.
+///
+/// # Errors
+/// `answer_too_large` beyond `max` bytes.
+pub(super) fn respond(answer: &Answer, shape: Shape<'_>, max: u64) -> Result<Response, Problem> {
+    let width = answer.columns.len().max(1);
+    let guess = FRAME_BYTES + answer.rows.len() * width * VALUE_BYTES;
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    let mut writer = Writer {
+        buffer: Vec::with_capacity(guess.min(max)),
+        max,
+    };
+    writer.answer(answer, shape)?;
+    Ok(json(writer.buffer))
+}
+
+/// A body that is JSON already.
+pub(super) fn json(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+struct Writer {
+    buffer: Vec<u8>,
+    max: usize,
+}
+
+impl Writer {
+    fn answer(&mut self, answer: &Answer, shape: Shape<'_>) -> Result<(), Problem> {
+        self.raw("{");
+        match shape {
+            Shape::Rows(page) => {
+                self.table(&answer.columns, &answer.rows)?;
+                if let Some(page) = page {
+                    self.page(page);
+                }
+            }
+            Shape::Change => {
+                self.number("\"affected\":", answer.affected);
+                self.raw(",\"keys\":");
+                self.row(&answer.keys);
+                if !answer.columns.is_empty() {
+                    self.raw(",");
+                    self.table(&answer.columns, &answer.rows)?;
+                }
+            }
+            Shape::Scalar => {
+                let column = answer.columns.first();
+                let value = answer.rows.first().and_then(|row| row.first());
+                self.raw("\"value\":");
+                self.value(value.unwrap_or(&Value::Null));
+                self.raw(",\"found\":");
+                self.raw(if value.is_some() { "true" } else { "false" });
+                self.raw(",\"type\":");
+                match column {
+                    Some(column) => self.display(&column.column_type),
+                    None => self.raw("null"),
+                }
+            }
+            Shape::Script => self.results(answer),
+        }
+        self.raw(",\"meta\":");
+        self.meta(&answer.meta);
+        self.raw("}");
+        self.check()
+    }
+
+    fn table(&mut self, columns: &[Column], rows: &[Row]) -> Result<(), Problem> {
+        self.raw("\"columns\":[");
+        for (index, column) in columns.iter().enumerate() {
+            self.raw(if index == 0 {
+                "{\"name\":"
+            } else {
+                ",{\"name\":"
+            });
+            self.text(&column.name);
+            self.raw(",\"type\":");
+            self.display(&column.column_type);
+            self.raw("}");
+        }
+        self.raw("],\"rows\":[");
+        for (index, row) in rows.iter().enumerate() {
+            if index > 0 {
+                self.raw(",");
+            }
+            self.row(row);
+            self.check()?;
+        }
+        self.raw("]");
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Value]) {
+        self.raw("[");
+        for (index, value) in row.iter().enumerate() {
+            if index > 0 {
+                self.raw(",");
+            }
+            self.value(value);
+        }
+        self.raw("]");
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.raw("null"),
+            // Written from where they are: only what needs another form is made anew.
+            Value::Text(text) | Value::Json(text) | Value::Other { text, .. } => self.text(text),
+            value => self.json(&value::to_json(value)),
+        }
+    }
+
+    fn page(&mut self, page: &PageOf) {
+        let page = serde_json::json!({
+            "number": page.number,
+            "size": page.size,
+            "total_rows": page.total_rows,
+            "total_pages": page.total_pages,
+            "has_next": page.has_next,
+            "has_previous": page.has_previous,
+        });
+        self.raw(",\"page\":");
+        self.json(&page);
+    }
+
+    fn results(&mut self, answer: &Answer) {
+        self.raw("\"results\":[");
+        for (index, result) in answer.results.iter().enumerate() {
+            self.raw(if index == 0 { "{" } else { ",{" });
+            self.number("\"affected\":", result.affected);
+            self.number(",\"rows\":", Some(result.rows));
+            self.raw("}");
+        }
+        self.raw("]");
+    }
+
+    fn meta(&mut self, meta: &Meta) {
+        self.raw("{\"endpoint\":");
+        match &meta.endpoint {
+            Some(endpoint) => self.text(endpoint),
+            None => self.raw("null"),
+        }
+        self.number(",\"attempts\":", Some(meta.attempts.into()));
+        self.raw(",\"cache\":");
+        self.text(if meta.cache.is_empty() {
+            "off"
+        } else {
+            meta.cache
+        });
+        let micros = meta.elapsed.as_micros();
+        self.formatted(format_args!(
+            ",\"elapsed_ms\":{}.{:03}",
+            micros / 1000,
+            micros % 1000
+        ));
+        self.raw(",\"correlation_id\":");
+        match meta.correlation_id {
+            Some(id) => self.formatted(format_args!("\"{id}\"")),
+            None => self.raw("null"),
+        }
+        self.number(",\"policy_version\":", Some(meta.policy_version));
+        if meta.last_resort {
+            self.raw(",\"last_resort\":true");
+        }
+        self.raw("}");
+    }
+
+    fn number(&mut self, before: &str, number: Option<u64>) {
+        self.raw(before);
+        match number {
+            Some(number) => self.formatted(format_args!("{number}")),
+            None => self.raw("null"),
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.buffer.extend_from_slice(text.as_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.json(text);
+    }
+
+    fn display(&mut self, value: &impl std::fmt::Display) {
+        self.json(&value.to_string());
+    }
+
+    fn json(&mut self, value: &(impl serde::Serialize + ?Sized)) {
+        // A buffer in memory takes everything, and all that comes here can be written as JSON.
+        let _ = serde_json::to_writer(&mut self.buffer, value);
+    }
+
+    fn formatted(&mut self, arguments: std::fmt::Arguments<'_>) {
+        let _ = self.buffer.write_fmt(arguments);
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        if self.buffer.len() <= self.max {
+            return Ok(());
+        }
+        Err(Problem::new(
+            "answer_too_large",
+            format!("the answer has more than {} bytes", self.max),
+            "ask for fewer rows or a page of them, or raise server.answer_max",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mainstay_engine::CorrelationId;
+    use mainstay_sql::{ColumnType, Decimal};
+
+    use super::*;
+
+    fn answer(rows: Vec<Row>) -> Answer {
+        let column = |name: &str, column_type| Column {
+            name: name.into(),
+            column_type,
+            native: "".into(),
+        };
+        Answer {
+            columns: Arc::from([
+                column("a\"b", ColumnType::Any),
+                column("n", ColumnType::I64),
+            ]),
+            rows,
+            meta: Meta {
+                endpoint: Some("one".into()),
+                attempts: 2,
+                cache: "off",
+                elapsed: Duration::from_micros(1_005),
+                correlation_id: Some(CorrelationId(7)),
+                policy_version: 3,
+                last_resort: false,
+            },
+            ..Answer::default()
+        }
+    }
+
+    fn written(answer: &Answer, shape: Shape<'_>) -> serde_json::Value {
+        let mut writer = Writer {
+            buffer: Vec::new(),
+            max: usize::MAX,
+        };
+        writer.answer(answer, shape).unwrap();
+        serde_json::from_slice(&writer.buffer).unwrap()
+    }
+
+    #[test]
+    fn every_value_is_written_as_the_data_face_writes_it() {
+        let values = [
+            Value::Null,
+            Value::Bool(true),
+            Value::I64(i64::MIN),
+            Value::I64(-5),
+            Value::U64(u64::MAX),
+            Value::F64(0.1),
+            Value::F64(f64::NAN),
+            Value::Decimal(Decimal::parse("1.10").unwrap()),
+            Value::Text("a\"\\\n\u{1}é".into()),
+            Value::Bytes(vec![0, 255].into()),
+            Value::Json("{\"a\": [1]}".into()),
+            Value::Array(vec![Value::I64(1), Value::Null]),
+            Value::Other {
+                type_name: "inet".into(),
+                text: "::1".into(),
+            },
+        ];
+        for value in values {
+            let shown = written(
+                &answer(vec![vec![value.clone(), Value::I64(1)]]),
+                Shape::Rows(None),
+            );
+            assert_eq!(shown["rows"][0][0], value::to_json(&value), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_where_it_came_from() {
+        let shown = written(&answer(Vec::new()), Shape::Rows(None));
+        let expected = serde_json::json!({
+            "columns": [{"name": "a\"b", "type": "any"}, {"name": "n", "type": "i64"}],
+            "rows": [],
+            "meta": {
+                "endpoint": "one", "attempts": 2, "cache": "off", "elapsed_ms": 1.005,
+                "correlation_id": "00000000000000000000000000000007", "policy_version": 3
+            }
+        });
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn an_answer_beyond_the_limit_is_refused() {
+        let rows = vec![vec![Value::Text("x".repeat(100)), Value::Null]; 10];
+        let refused = respond(&answer(rows), Shape::Rows(None), 500).unwrap_err();
+        assert_eq!(refused.code(), "answer_too_large");
+    }
+}

@@ -1,0 +1,314 @@
+//! Calls on a source: rows, statements, scripts.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use mainstay_sql::verbs::{Change, Verbs};
+use mainstay_sql::{Answer, Database, Find, Options, split_script};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::call::{
+    CallOptions, FilterBody, OrderBody, StatementBody, check_count, checked_text, filters, params,
+    record,
+};
+use super::place::Place;
+use crate::http::answer::{Shape, respond};
+use crate::http::app::App;
+use crate::http::body::Json as Body;
+use crate::http::caller::Caller;
+use crate::problem::Problem;
+
+type Answered = Result<Response, Problem>;
+
+/// Rows in a page where the request does not say.
+const PAGE_SIZE: u64 = 100;
+
+/// Refuses what this version does not write.
+pub(super) fn refuse_lines(headers: &HeaderMap) -> Result<(), Problem> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    if accept.is_some_and(|accept| accept.trim().starts_with("application/x-ndjson")) {
+        return Err(Problem::new(
+            "not_available",
+            "answers as lines (application/x-ndjson) are not available in this version",
+            "accept application/json",
+        ));
+    }
+    Ok(())
+}
+
+pub(super) async fn query(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    headers: HeaderMap,
+    Body(body): Body<StatementBody>,
+) -> Answered {
+    refuse_lines(&headers)?;
+    let (sql, params, options) = statement(body, &caller, &app)?;
+    let answer = place.served.proxy().query(&sql, params, options).await?;
+    respond(&answer, Shape::Rows(None), app.settings().answer_max)
+}
+
+pub(super) async fn scalar(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<StatementBody>,
+) -> Answered {
+    let (sql, params, options) = statement(body, &caller, &app)?;
+    let answer = place.served.proxy().query(&sql, params, options).await?;
+    let columns = answer.columns.len();
+    if answer.rows.len() > 1 || columns > 1 {
+        let rows = answer.rows.len();
+        return Err(Problem::bad_request(
+            format!("scalar gives one value, but the answer has {rows} rows of {columns} columns"),
+            "use query, or make the statement give one row and one column",
+        ));
+    }
+    respond(&answer, Shape::Scalar, app.settings().answer_max)
+}
+
+pub(super) async fn execute(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<StatementBody>,
+) -> Answered {
+    let (sql, params, options) = statement(body, &caller, &app)?;
+    let answer = place.served.proxy().execute(&sql, params, options).await?;
+    changed(&app, &answer)
+}
+
+fn statement(
+    body: StatementBody,
+    caller: &Caller,
+    app: &App,
+) -> Result<(String, Vec<mainstay_sql::Value>, Options), Problem> {
+    body.text()?;
+    let params = params(&body.params)?;
+    Ok((body.sql, params, body.options.complete(caller, app)?))
+}
+
+fn changed(app: &App, answer: &Answer) -> Answered {
+    respond(answer, Shape::Change, app.settings().answer_max)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FindBody {
+    entity: String,
+    #[serde(default)]
+    filters: Vec<FilterBody>,
+    #[serde(default)]
+    order: Vec<OrderBody>,
+    page: Option<PageBody>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PageBody {
+    #[serde(default = "first")]
+    number: u64,
+    #[serde(default = "usual")]
+    size: u64,
+}
+
+fn first() -> u64 {
+    1
+}
+
+fn usual() -> u64 {
+    PAGE_SIZE
+}
+
+pub(super) async fn find(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    headers: HeaderMap,
+    Body(body): Body<FindBody>,
+) -> Answered {
+    refuse_lines(&headers)?;
+    let mut find = Find::all(body.entity);
+    find.filters = filters(body.filters)?;
+    find.order = body.order.into_iter().map(Into::into).collect();
+    if let Some(page) = body.page {
+        let size = usize::try_from(page.size).unwrap_or(usize::MAX);
+        check_count("rows of a page", size, app.settings().rows_max)?;
+        find = find.page(page.number, page.size);
+    }
+    let options = body.options.complete(&caller, &app)?;
+    let found = place.served.proxy().find(&find, options).await?;
+    let shape = Shape::Rows(found.page.as_ref());
+    respond(&found.answer, shape, app.settings().answer_max)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InsertBody {
+    entity: String,
+    values: Map<String, Json>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn insert(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<InsertBody>,
+) -> Answered {
+    let values = record(&body.values)?;
+    let options = body.options.complete(&caller, &app)?;
+    let proxy = place.served.proxy();
+    let answer = proxy.insert(&body.entity, &values, options).await?;
+    changed(&app, &answer)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InsertManyBody {
+    entity: String,
+    rows: Vec<Map<String, Json>>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn insert_many(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<InsertManyBody>,
+) -> Answered {
+    check_count("rows", body.rows.len(), app.settings().rows_max)?;
+    let rows: Result<Vec<_>, _> = body.rows.iter().map(record).collect();
+    let options = body.options.complete(&caller, &app)?;
+    let proxy = place.served.proxy();
+    let answer = proxy
+        .insert_many(&body.entity, &rows?, options, None)
+        .await?;
+    changed(&app, &answer)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangeBody {
+    #[serde(default)]
+    filters: Vec<FilterBody>,
+    set: Map<String, Json>,
+}
+
+impl ChangeBody {
+    fn change(self) -> Result<Change, Problem> {
+        Ok(Change {
+            filters: filters(self.filters)?,
+            set: record(&self.set)?,
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdateBody {
+    entity: String,
+    #[serde(default)]
+    filters: Vec<FilterBody>,
+    set: Map<String, Json>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn update(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<UpdateBody>,
+) -> Answered {
+    let change = ChangeBody {
+        filters: body.filters,
+        set: body.set,
+    };
+    let options = body.options.complete(&caller, &app)?;
+    let proxy = place.served.proxy();
+    let answer = proxy
+        .update(&body.entity, &change.change()?, options)
+        .await?;
+    changed(&app, &answer)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdateManyBody {
+    entity: String,
+    changes: Vec<ChangeBody>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn update_many(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<UpdateManyBody>,
+) -> Answered {
+    check_count("changes", body.changes.len(), app.settings().rows_max)?;
+    let changes: Result<Vec<_>, _> = body.changes.into_iter().map(ChangeBody::change).collect();
+    let options = body.options.complete(&caller, &app)?;
+    let proxy = place.served.proxy();
+    let answer = proxy
+        .update_many(&body.entity, &changes?, options, None)
+        .await?;
+    changed(&app, &answer)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteBody {
+    entity: String,
+    #[serde(default)]
+    filters: Vec<FilterBody>,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<DeleteBody>,
+) -> Answered {
+    let filters = filters(body.filters)?;
+    let options = body.options.complete(&caller, &app)?;
+    let proxy = place.served.proxy();
+    let answer = proxy.delete(&body.entity, &filters, options).await?;
+    changed(&app, &answer)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScriptBody {
+    sql: String,
+    #[serde(default)]
+    options: CallOptions,
+}
+
+pub(super) async fn script(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+    Body(body): Body<ScriptBody>,
+) -> Answered {
+    let proxy = place.served.proxy();
+    let count = split_script(proxy.dialect(), checked_text(&body.sql)?).len();
+    check_count("statements", count, app.settings().statements_max)?;
+    let options = body.options.complete(&caller, &app)?;
+    let answer = proxy.script(&body.sql, options).await?;
+    respond(&answer, Shape::Script, app.settings().answer_max)
+}
