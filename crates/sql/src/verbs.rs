@@ -255,8 +255,9 @@ pub trait Verbs: Database {
 
 impl<T: Database + ?Sized> Verbs for T {}
 
-/// Whether an error says that the schema is another one than was remembered.
+/// Whether an error to a text that was written here may say that the schema is another one than was
+/// remembered. Some databases have no code of their own for a missing column.
 fn is_stale_schema(error: &SqlError) -> bool {
-    matches!(error.code(), Code::UnknownColumn | Code::UnknownEntity)
-        && error.sent().is_proven_harmless()
+    let codes = [Code::UnknownColumn, Code::UnknownEntity, Code::BadStatement];
+    codes.contains(&error.code()) && error.sent().is_proven_harmless()
 }

@@ -5,6 +5,7 @@
 //! Everything lives on free loopback ports and in temporary folders, belongs to one value, and ends
 //! when that value is dropped, when the test panics, and when the test process is killed.
 
+pub mod conformance;
 pub mod cut;
 pub mod fault;
 mod folder;

@@ -4,6 +4,7 @@
 mod postgres {
     mod cancels;
     mod catalog;
+    mod conformance;
     mod connects;
     mod failures;
     mod losses;

@@ -6,6 +6,7 @@ mod sqlite {
     pub(crate) mod bench;
     mod cancel;
     mod catalog;
+    mod conformance;
     mod errors;
     mod sample;
     mod sessions;
