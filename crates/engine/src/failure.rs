@@ -206,12 +206,12 @@ impl Failure {
         }
     }
 
-    /// What the failure adds to a circuit with this threshold.
+    /// What the failure adds to a circuit with this threshold: nothing unless it is the endpoint's.
     ///
     /// An `unknown` failure weighs nothing here: it weighs only once a health check fails too,
     /// which the endpoint decides.
     pub fn weight(&self, threshold: u32) -> u32 {
-        let weighs = self.blame != Blame::Caller
+        let weighs = self.blame == Blame::Endpoint
             && match self.category {
                 Category::Transient
                 | Category::Timeout

@@ -1,6 +1,7 @@
 //! The engine over scripted back ends.
 
 mod calls;
+mod dropping;
 
 use mainstay_engine::{Failure, Outcome};
 
