@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::circuit::Verdict;
 use crate::endpoint::Endpoint;
-use crate::failure::{Category, Failure, Outcome};
+use crate::failure::{Blame, Category, Failure, Outcome};
 use crate::gate::Ticket;
 use crate::policy::CircuitMode;
 
@@ -67,6 +67,11 @@ impl<R: Deref<Target = Endpoint>> InFlight<R> {
                 endpoint.stats.record(true, elapsed, now);
                 Verdict::Success { elapsed }
             }
+            Outcome::Failure(failure) if failure.blame == Blame::Us => {
+                // Our own refusal says nothing about the endpoint.
+                endpoint.stats.cancel();
+                Verdict::Cancelled
+            }
             Outcome::Failure(failure) if weighs_on_stats(failure) => {
                 let estimate = endpoint.latency.estimate(now).unwrap_or_default();
                 let hidden = (estimate * FAILURE_LATENCY_FACTOR).max(FAILURE_LATENCY_MIN);
@@ -112,7 +117,7 @@ impl<R: Deref<Target = Endpoint>> InFlight<R> {
 
 /// A mistake of the caller's, or two callers in each other's way, is no failure of the endpoint's.
 fn weighs_on_stats(failure: &Failure) -> bool {
-    failure.blame != crate::failure::Blame::Caller
+    failure.blame != Blame::Caller
         && !matches!(
             failure.category,
             Category::Persistent | Category::Contention
