@@ -11,6 +11,8 @@ mod scan;
 mod script;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bounds;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod ddl;
+mod many;
 mod rerun;
 mod rows;
 mod statement;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay_engine::{Name, Safety};
+use mainstay_engine::Safety;
 
 use crate::catalog::Entity;
 use crate::database::{Answer, Database, Options, Request, Scope, Work};
@@ -12,10 +12,10 @@ use crate::filter::{Filter, cover_key, write_filters};
 use crate::select::{Find, PageOf, Paged};
 use crate::sql_text::SqlText;
 use crate::stream::RowStream;
-use crate::transaction::Begin;
 use crate::value::Value;
 
 use super::is_stale_schema;
+use super::many::ManyBy;
 use super::statement::{check, request};
 
 /// Names of columns with their values.
@@ -23,9 +23,6 @@ pub type Record = Vec<(String, Value)>;
 
 /// Told how many rows of a batch are done, of how many.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
-
-/// Rows between two calls of a [`Progress`].
-const PROGRESS_STEP: usize = 1000;
 
 /// New values for the rows that filters fit.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,10 +34,10 @@ pub struct Change {
 }
 
 /// A text with its parameters and what it means to run it again.
-struct Written {
-    text: String,
-    params: Vec<Value>,
-    safety: Safety,
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) params: Vec<Value>,
+    pub(super) safety: Safety,
 }
 
 /// Writes a text by the description of an entity, and runs it. If the description was a remembered one
@@ -66,7 +63,7 @@ where
 }
 
 /// Work by the description of an entity, which may be run twice.
-trait AsyncEntity<T>: Send + Sync {
+pub(super) trait AsyncEntity<T>: Send + Sync {
     fn call(&self, entity: Arc<Entity>) -> impl Future<Output = Result<T, SqlError>> + Send;
 }
 
@@ -408,114 +405,4 @@ pub(super) async fn delete<D: Database + ?Sized>(
         options: &options,
     };
     with_entity(database, entity, by).await
-}
-
-/// Many statements in one transaction.
-struct ManyBy<'a, D: ?Sized, W> {
-    database: &'a D,
-    name: &'static str,
-    count: usize,
-    write: W,
-    options: &'a Options,
-    progress: Option<Progress<'a>>,
-}
-
-/// One text with the parameters of each of its runs.
-struct Group {
-    text: Arc<str>,
-    params: Vec<Vec<Value>>,
-}
-
-impl<D, W> ManyBy<'_, D, W>
-where
-    D: Database + ?Sized,
-    W: Fn(Dialect, &Entity, usize) -> Result<Written, SqlError> + Send + Sync,
-{
-    /// Neighbours with the same text in groups, each no longer than one step of the progress.
-    fn groups(&self, entity: &Entity) -> Result<Vec<Group>, SqlError> {
-        let mut groups: Vec<Group> = Vec::new();
-        for index in 0..self.count {
-            let written = (self.write)(self.database.dialect(), entity, index)
-                .map_err(|error| error.place("row", (index + 1).to_string()))?;
-            let is_stepwise = self.progress.is_some();
-            match groups.last_mut() {
-                Some(group)
-                    if *group.text == *written.text
-                        && !(is_stepwise && group.params.len() >= PROGRESS_STEP) =>
-                {
-                    group.params.push(written.params);
-                }
-                _ => groups.push(Group {
-                    text: Arc::from(written.text),
-                    params: vec![written.params],
-                }),
-            }
-        }
-        Ok(groups)
-    }
-
-    fn request(&self, group: Group) -> Request {
-        let work = Work::Many {
-            text: group.text,
-            params: group.params,
-        };
-        request(
-            Name::Static(self.name),
-            work,
-            Safety::Write,
-            self.options.clone(),
-        )
-    }
-
-    /// Several groups: one after the other in a transaction of their own.
-    async fn in_steps(&self, groups: Vec<Group>) -> Result<Answer, SqlError> {
-        let begin = Begin {
-            options: self.options.clone(),
-            ..Begin::default()
-        };
-        let mut transaction = self.database.begin(&begin, Scope::default()).await?;
-        let mut whole = Answer::default();
-        let mut done = 0;
-        for group in groups {
-            done += group.params.len() as u64;
-            let mut request = self.request(group);
-            // The deadline was for the whole and is kept by `begin`.
-            request.options.deadline = None;
-            let step = transaction.run(&request).await?;
-            whole.affected = Some(whole.affected.unwrap_or(0) + step.affected.unwrap_or(0));
-            whole.keys.extend(step.keys);
-            whole.rows.extend(step.rows);
-            if let Some(progress) = self.progress {
-                progress(done, self.count as u64);
-            }
-        }
-        let committed = transaction.commit().await?;
-        whole.meta = committed.meta;
-        Ok(whole)
-    }
-}
-
-impl<D, W> AsyncEntity<Answer> for ManyBy<'_, D, W>
-where
-    D: Database + ?Sized,
-    W: Fn(Dialect, &Entity, usize) -> Result<Written, SqlError> + Send + Sync,
-{
-    async fn call(&self, entity: Arc<Entity>) -> Result<Answer, SqlError> {
-        let mut groups = self.groups(&entity)?;
-        if groups.len() > 1 {
-            return self.in_steps(groups).await;
-        }
-        let Some(group) = groups.pop() else {
-            return Ok(Answer {
-                affected: Some(0),
-                ..Answer::default()
-            });
-        };
-        let request = self.request(group);
-        let answer = self.database.run(&request, Scope::default()).await?;
-        if let Some(progress) = self.progress {
-            progress(self.count as u64, self.count as u64);
-        }
-        Ok(answer)
-    }
 }
