@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, explain, init, status};
+use crate::commands::{check, completions, demo, explain, init, query, serve, status};
 use crate::exit::Exit;
 use crate::output;
 
@@ -34,12 +34,12 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Init(init::Arguments),
-    //    Serve(serve::Arguments),
+    Serve(serve::Arguments),
     Check(check::Arguments),
     Explain(explain::Arguments),
-    //    Query(query::Arguments),
+    Query(query::Arguments),
     Status(status::Arguments),
-    //    Demo(demo::Arguments),
+    Demo(demo::Arguments),
     Completions(completions::Arguments),
 }
 

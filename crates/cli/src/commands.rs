@@ -2,9 +2,9 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
-//pub(crate) mod demo;
+pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod init;
-//pub(crate) mod query;
-//pub(crate) mod serve;
+pub(crate) mod query;
+pub(crate) mod serve;
 pub(crate) mod status;

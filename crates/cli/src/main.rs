@@ -23,16 +23,16 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<Exit> {
-    use commands::{check, completions, explain, init, status};
+    use commands::{check, completions, demo, explain, init, query, serve, status};
     match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Explain(arguments) => wait_for(explain::run(arguments)),
-        //        Command::Serve(arguments) => wait_for(serve::run(arguments)),
-        //        Command::Query(arguments) => wait_for(query::run(arguments)),
+        Command::Serve(arguments) => wait_for(serve::run(arguments)),
+        Command::Query(arguments) => wait_for(query::run(arguments)),
         Command::Status(arguments) => wait_for(status::run(arguments)),
-        //        Command::Demo(arguments) => wait_for(demo::run(arguments)),
+        Command::Demo(arguments) => wait_for(demo::run(arguments)),
     }
 }
 

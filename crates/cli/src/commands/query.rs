@@ -108,7 +108,9 @@ async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
     };
     for served in running.sources().iter() {
         let source = served.proxy().source();
-        let has_primary = source.wait_for(PRIMARY_WAIT, |now| !now.has_roles() || now.primary().is_some());
+        let has_primary = source.wait_for(PRIMARY_WAIT, |now| {
+            !now.has_roles() || now.primary().is_some()
+        });
         // Without one the statement itself tells what is missing.
         let _ = has_primary.await;
     }
@@ -145,10 +147,17 @@ fn as_table(answer: &Value) -> String {
             }));
         }
         let is_number = |column: &Value| {
-            matches!(column["type"].as_str(), Some("i64" | "u64" | "f64" | "decimal"))
+            matches!(
+                column["type"].as_str(),
+                Some("i64" | "u64" | "f64" | "decimal")
+            )
         };
         let numbers = columns(answer).enumerate();
-        listing.right(numbers.filter(|(_, column)| is_number(column)).map(|(at, _)| at));
+        listing.right(
+            numbers
+                .filter(|(_, column)| is_number(column))
+                .map(|(at, _)| at),
+        );
         lines.extend(listing.lines());
         lines[0] = paint.bold(&lines[0]);
     }
@@ -221,7 +230,10 @@ mod tests {
             ("null", Value::Null),
             ("", json!("")),
             ("-1.5", json!(-1.5)),
-            ("{\"type\":\"decimal\",\"value\":\"1.50\"}", json!({"type": "decimal", "value": "1.50"})),
+            (
+                "{\"type\":\"decimal\",\"value\":\"1.50\"}",
+                json!({"type": "decimal", "value": "1.50"}),
+            ),
         ] {
             assert_eq!(param(text), expected, "{text}");
         }

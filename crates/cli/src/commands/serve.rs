@@ -39,7 +39,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<String>,
     /// What is logged: error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "MAINSTAY_LOG")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        env = "MAINSTAY_LOG"
+    )]
     log: String,
     /// How log lines look
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]

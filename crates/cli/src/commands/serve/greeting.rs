@@ -9,15 +9,26 @@ pub(super) fn text(running: &Running) -> String {
     let paint = Paint::stdout();
     let url = format!("http://{}", running.address());
     let sources = running.sources();
-    let names: Vec<String> = sources.iter().map(|served| served.name().to_string()).collect();
+    let names: Vec<String> = sources
+        .iter()
+        .map(|served| served.name().to_string())
+        .collect();
     let mut lines = vec![
-        format!("Mainstay {} listens on {}", env!("CARGO_PKG_VERSION"), paint.bold(&url)),
+        format!(
+            "Mainstay {} listens on {}",
+            env!("CARGO_PKG_VERSION"),
+            paint.bold(&url)
+        ),
         format!("Sources: {}", names.join(", ")),
         String::new(),
         "Try:".to_owned(),
     ];
     let is_demo = names.iter().any(|name| name == "demo");
-    lines.extend(to_try(&url, is_demo).into_iter().map(|line| format!("  {line}")));
+    lines.extend(
+        to_try(&url, is_demo)
+            .into_iter()
+            .map(|line| format!("  {line}")),
+    );
     lines.push(String::new());
     lines.push("Watch it with `mainstay status --watch`; Ctrl-C ends it.".to_owned());
     lines.join("\n")
@@ -33,7 +44,7 @@ fn to_try(url: &str, is_demo: bool) -> Vec<String> {
             format!("curl -s {source}/entities"),
             post(
                 &format!("{source}/find"),
-                r#"{"entity":"customers","filters":[{"field":"city","op":"=","value":"Oslo"}],"page":{"number":1,"size":3}}"#,
+                r#"{"entity":"customers","filters":[{"field":"city","value":"Oslo"}],"page":{"number":1,"size":3}}"#,
             ),
             post(
                 &format!("{source}/query"),
@@ -41,7 +52,7 @@ fn to_try(url: &str, is_demo: bool) -> Vec<String> {
             ),
             post(
                 &format!("{source}/insert"),
-                r#"{"entity":"orders","record":{"customer_id":7,"ordered_at":"2026-01-02T10:00:00","status":"open"}}"#,
+                r#"{"entity":"orders","values":{"customer_id":7,"ordered_at":"2026-01-02T10:00:00","status":"open"}}"#,
             ),
             post(
                 &format!("{url}/v1/explain"),

@@ -1,0 +1,149 @@
+//! The reference of every key, as the page that the documentation holds.
+
+use std::fmt::Write;
+
+use mainstay_engine::Preset;
+use mainstay_engine::policy::{KEYS, Key, Kind, Setting};
+
+use crate::connection::CONNECTION_KEYS;
+use crate::policy::PRESET;
+use crate::scalar;
+use crate::server::SERVER_KEYS;
+use crate::source::SOURCE_KEYS;
+
+const HEAD: &str = "# Configuration
+
+One file in TOML, YAML or JSON (by its extension); several `--config`, later ones win key by key.
+`mainstay init` writes a commented file to start from, `mainstay check FILE` tells all that is wrong
+with one, `mainstay explain FILE SOURCE` shows each value in effect and where it came from.
+
+Strongest first: flag, environment, file, default. `MAINSTAY_SERVER__LISTEN=127.0.0.1:7718` gives the
+key `server.listen`: steps of the path between double underscores, in any case.
+
+Durations and sizes are written with units: `\"500ms\"`, `\"2s\"`, `\"5min\"`, `\"1h\"`, `\"64MiB\"`. Secrets are
+references: `\"env:NAME\"`, `\"file:PATH\"`. The keys of a later version are refused by name.
+
+Policy and connection keys come in layers, weakest first: default, preset, `[policy]` and
+`[connection]`, `[data.policy]` and `[data.connection]`, the source, the endpoint. A key in `[policy]`
+beats every preset, whoever names it.
+";
+
+const ENDPOINT: &str = "
+## Endpoints: `[sources.NAME.endpoints.NAME]`
+
+| key | example | what it is |
+|---|---|---|
+| `role` | `\"primary\"` | primary, replica or standby; without it the server says (PostgreSQL), or the only endpoint is the primary |
+| `weight` | `2` | its share of the calls beside the others; default 1 |
+| `preset` | `\"balanced\"` | what the policy of this endpoint starts from |
+
+An endpoint may also have a `policy` of its own and every connection key below.
+";
+
+/// A page of Markdown with every key of this version: meaning, default, and what the presets change.
+pub fn reference_text() -> String {
+    let mut text = String::from(HEAD);
+    text.push_str(
+        "\n## The program: `[server]`\n\n| key | default | what it is |\n|---|---|---|\n",
+    );
+    for key in SERVER_KEYS {
+        row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+    }
+    text.push_str(
+        "\n## Sources: `[sources.NAME]`\n\n| key | example | what it is |\n|---|---|---|\n",
+    );
+    row(
+        &mut text,
+        &["`preset`", "`\"balanced\"`", "what the policy starts from"],
+    );
+    for key in SOURCE_KEYS {
+        row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+    }
+    text.push_str(ENDPOINT);
+    text.push_str(
+        "\n## Connections\n\nIn `[connection]` for all, in a source, or in an endpoint.\n\n| key | example | what it is |\n|---|---|---|\n",
+    );
+    for key in CONNECTION_KEYS {
+        row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+    }
+    policy(&mut text);
+    presets(&mut text);
+    text
+}
+
+/// Cells of Markdown: a bar in one would end it.
+fn row(text: &mut String, cells: &[&str]) {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
+}
+
+fn code(word: &str) -> String {
+    format!("`{word}`")
+}
+
+fn policy(text: &mut String) {
+    let _ = write!(
+        text,
+        "\n## Policy\n\nIn `[policy]` for all, in `[sources.NAME.policy]`, or in `[sources.NAME.endpoints.NAME.policy]`.\nThe defaults are those of the preset `{PRESET}`. `name` and `version` are labels that appear in audit\nentries and answers.\n"
+    );
+    let settings = PRESET.settings();
+    let mut last = "";
+    for key in KEYS {
+        let (group, name) = key.path.split_once('.').unwrap_or(("", key.path));
+        if group != last {
+            let _ = write!(
+                text,
+                "\n### `[policy.{group}]`\n\n| key | values | default | what it does |\n|---|---|---|---|\n"
+            );
+            last = group;
+        }
+        let value = code(&value(key, (key.get)(&settings)));
+        row(text, &[&code(name), &values(key), &value, key.doc]);
+    }
+}
+
+fn value(key: &Key, setting: Setting) -> String {
+    match (setting, key.off) {
+        (Setting::Off, Some(word)) => word.to_owned(),
+        (setting, _) => setting.to_string(),
+    }
+}
+
+fn values(key: &Key) -> String {
+    let kind = match key.kind {
+        Kind::Bool => "true, false".to_owned(),
+        Kind::Count => "a whole number".to_owned(),
+        Kind::Number => "a number".to_owned(),
+        Kind::Time => "a duration".to_owned(),
+        Kind::Choice(words) => scalar::current(words).join(", "),
+        Kind::Text => "text".to_owned(),
+        Kind::List => "a list of texts".to_owned(),
+    };
+    match key.off {
+        Some(off) => format!("{kind}, or `{off}`"),
+        None => kind,
+    }
+}
+
+/// A column for each preset, a row for each key in which they differ.
+fn presets(text: &mut String) {
+    text.push_str("\n## Presets\n\nWhat is not listed is the same in all of them.\n\n| key |");
+    for preset in Preset::ALL {
+        let _ = write!(text, " `{preset}` |");
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---|".repeat(Preset::ALL.len()));
+    text.push('\n');
+    for key in KEYS {
+        let of = |preset: &Preset| value(key, (key.get)(&preset.settings()));
+        let values: Vec<String> = Preset::ALL.iter().map(of).collect();
+        if values.iter().all(|value| *value == values[0]) {
+            continue;
+        }
+        let mut cells = vec![code(key.path)];
+        cells.extend(values);
+        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+        row(text, &cells);
+    }
+}
