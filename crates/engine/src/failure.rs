@@ -99,6 +99,16 @@ impl Sent {
     pub fn is_proven_harmless(self) -> bool {
         self != Sent::Maybe
     }
+
+    /// What two attempts of one call prove together: as much as the one that proves less.
+    #[must_use]
+    pub fn and(self, other: Sent) -> Sent {
+        match (self, other) {
+            (Sent::Maybe, _) | (_, Sent::Maybe) => Sent::Maybe,
+            (Sent::No, Sent::No) => Sent::No,
+            _ => Sent::YesUnprocessed,
+        }
+    }
 }
 
 /// One failed attempt in the engine's own words.

@@ -95,7 +95,7 @@ pub enum CallErrorKind<E> {
     Failed {
         /// The caller's own error; `None` if the attempt was cut before it gave one.
         error: Option<E>,
-        /// The same in the engine's words.
+        /// The same in the engine's words; `sent` speaks of all attempts.
         failure: Failure,
         /// Why no further attempt was made.
         stopped: Stopped,
@@ -189,18 +189,10 @@ impl<E> CallError<E> {
             CallErrorKind::Neutral(_) => Sent::Maybe,
             CallErrorKind::Redirected { .. } => Sent::YesUnprocessed,
         };
-        let rank = |sent: Sent| match sent {
-            Sent::No => 0,
-            Sent::YesUnprocessed => 1,
-            Sent::Maybe => 2,
-        };
-        self.parts
-            .attempts
-            .iter()
+        let attempts = self.parts.attempts.iter();
+        attempts
             .filter_map(|attempt| attempt.sent)
-            .chain([own])
-            .max_by_key(|sent| rank(*sent))
-            .unwrap_or(own)
+            .fold(own, Sent::and)
     }
 }
 

@@ -137,6 +137,14 @@ impl<'a, M> Account<'a, M> {
         self.begun = carried.begun;
     }
 
+    /// What the attempts together prove, the last of which proves `last`.
+    pub(super) fn sent(&self, last: Sent) -> Sent {
+        let attempts = self.attempts.iter();
+        attempts
+            .filter_map(|attempt| attempt.sent)
+            .fold(last, Sent::and)
+    }
+
     /// Leaves the account open for another call.
     pub(super) fn carry(mut self) -> Carried {
         self.settled = true;

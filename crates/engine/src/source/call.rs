@@ -347,13 +347,14 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
 
     fn fail(
         mut self,
-        failed: Failed<E>,
+        mut failed: Failed<E>,
         stopped: Stopped,
         rejection: Option<Rejection>,
     ) -> CallError<E> {
         let now = Instant::now();
         let weighs = failed.failure.weight(1) > 0;
         self.progress.whole_calls.settle(weighs, now);
+        failed.failure.sent = self.account.sent(failed.failure.sent);
         let id = self.account.correlation_id;
         let attempts = self
             .account

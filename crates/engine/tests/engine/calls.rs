@@ -8,7 +8,7 @@ use std::time::Duration;
 use mainstay_engine::policy::{Jitter, RetryOrder};
 use mainstay_engine::{
     Attempt, Category, EndpointSpec, EventKind, Failure, Operation, Outcome, Policy, Preset,
-    RejectionReason, Role, Sent, Settings, Source, Stopped,
+    RejectionReason, Role, Safety, Sent, Settings, Source, Stopped,
 };
 use tokio::time::Instant;
 
@@ -224,6 +224,32 @@ async fn a_timeout_is_unknown_only_after_hand_over() {
             .unwrap_err();
         assert_eq!(error.failure().unwrap().category, Category::Timeout);
         assert_eq!(error.sent(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_attempt_with_an_unknown_effect_makes_the_whole_calls_effect_unknown() {
+    use Sent::*;
+    for (attempts, expected) in [
+        ([No, No, No], No),
+        ([No, YesUnprocessed, No], YesUnprocessed),
+        ([Maybe, No, No], Maybe),
+        ([No, Maybe, YesUnprocessed], Maybe),
+        ([YesUnprocessed, No, Maybe], Maybe),
+    ] {
+        let primary = Scripted::of(attempts.map(transient));
+        let source = source(exact(Preset::Balanced), &[("p", Role::Primary, &primary)]);
+        source.keep_recent_audit();
+        let operation = Operation::new("w", Safety::IdempotentWrite);
+        let error = source
+            .call(&operation, &classify, Scripted::answer)
+            .await
+            .unwrap_err();
+        assert_eq!(primary.count(), 3);
+        assert_eq!(error.failure().unwrap().sent, expected, "{attempts:?}");
+        assert_eq!(error.sent(), expected, "{attempts:?}");
+        let entry = source.recent_audit().last(1, |_| true).pop().unwrap();
+        assert_eq!(entry.sent, Some(expected), "{attempts:?}");
     }
 }
 

@@ -52,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// The end of a transaction: COMMIT, ROLLBACK, savepoints.
+    /// Inside of a transaction: COMMIT, ROLLBACK, savepoints, statements without a deadline.
     pub(super) fn of_control(&self) -> Option<Duration> {
         self.attempt
     }

@@ -171,10 +171,9 @@ impl PlainTransaction {
             }
             leaves_nothing &= class.is_single_dml || class.safety.is_read();
         }
-        let ends_at = request
-            .options
-            .deadline
-            .and_then(|limit| started.checked_add(limit));
+        let limit = request.options.deadline;
+        let limit = limit.or_else(|| self.limits().of_control());
+        let ends_at = limit.and_then(|limit| started.checked_add(limit));
         let lease = self.lease()?;
         if !leaves_nothing {
             lease.mark_dirty();
@@ -237,6 +236,8 @@ impl PlainTransaction {
         if is_lost && detail.code != Code::OutcomeUnknown {
             detail.code = Code::TransactionLost;
             detail.verdict = Verdict::LeaseLost;
+            // What had run before this statement went with the transaction.
+            detail.failure.sent = detail.failure.sent.and(Sent::YesUnprocessed);
             return error.hint("it was rolled back; begin a new one");
         }
         error

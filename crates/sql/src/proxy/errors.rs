@@ -36,9 +36,9 @@ pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> Sql
             stopped,
             rejection,
         } => failed(error, failure, stopped, rejection, safety),
-        CallErrorKind::Neutral(mut error) => {
-            error.detail_mut().code = Code::Cancelled;
-            error
+        CallErrorKind::Neutral(error) => {
+            let sent = attempts.iter().filter_map(|attempt| attempt.sent);
+            neutral(error, sent.fold(Sent::No, Sent::and), safety)
         }
         CallErrorKind::Redirected { error, .. } => error,
     };
@@ -48,6 +48,19 @@ pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> Sql
     }
     detail.attempts = attempts;
     detail.correlation_id = Some(correlation_id);
+    error
+}
+
+/// Cancelled, after attempts that together prove `earlier`.
+fn neutral(mut error: SqlError, earlier: Sent, safety: Safety) -> SqlError {
+    let sent = error.sent().and(earlier);
+    let is_unknown = !safety.is_read() && sent == Sent::Maybe;
+    let detail = error.detail_mut();
+    detail.failure.sent = sent;
+    detail.code = match is_unknown {
+        true => Code::OutcomeUnknown,
+        false => Code::Cancelled,
+    };
     error
 }
 
@@ -89,8 +102,11 @@ fn failed(
         };
         SqlError::new(code, failure.clone())
     });
+    // The last attempt may prove more than all of them do.
+    let hides_earlier = error.sent().is_proven_harmless();
     let detail = error.detail_mut();
-    if unknown && speaks_of_the_back_end(detail.code) {
+    detail.failure.sent = failure.sent;
+    if unknown && (hides_earlier || speaks_of_the_back_end(detail.code)) {
         detail.code = Code::OutcomeUnknown;
         detail.hint = Some(
             "it may or may not have taken effect; look before you send it again, or make it repeatable by a key"
@@ -130,5 +146,84 @@ fn advice(code: Code, stopped: Stopped) -> &'static str {
             "the circuits of the remaining endpoints are open; try again later"
         }
         _ => "see the message for what the database said",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of a call whose attempts together prove `all`, the last of which gave `error`.
+    fn failed_as(error: SqlError, all: Sent, safety: Safety) -> SqlError {
+        let failure = error.failure().clone().sent(all);
+        failed(Some(error), failure, Stopped::Exhausted, None, safety)
+    }
+
+    #[test]
+    fn an_unknown_effect_of_an_earlier_attempt_is_said_in_sent_and_code() {
+        use Safety::{IdempotentWrite, Read};
+        let unknown = Code::OutcomeUnknown;
+        for (code, last, all, safety, expected) in [
+            (
+                Code::AttemptsFailed,
+                Sent::No,
+                Sent::Maybe,
+                IdempotentWrite,
+                unknown,
+            ),
+            (
+                Code::Constraint,
+                Sent::YesUnprocessed,
+                Sent::Maybe,
+                IdempotentWrite,
+                unknown,
+            ),
+            (
+                Code::AnswerTooLarge,
+                Sent::Maybe,
+                Sent::Maybe,
+                IdempotentWrite,
+                Code::AnswerTooLarge,
+            ),
+            (
+                Code::Constraint,
+                Sent::YesUnprocessed,
+                Sent::YesUnprocessed,
+                IdempotentWrite,
+                Code::Constraint,
+            ),
+            (
+                Code::AttemptsFailed,
+                Sent::No,
+                Sent::Maybe,
+                Read,
+                Code::AttemptsFailed,
+            ),
+        ] {
+            let failure = Failure::new(Category::Transient, "x").sent(last);
+            let error = failed_as(SqlError::new(code, failure), all, safety);
+            let got = (error.code(), error.sent());
+            assert_eq!(got, (expected, all), "{code} {last} {safety}");
+        }
+    }
+
+    #[test]
+    fn a_cancelled_write_after_an_unknown_attempt_is_unknown() {
+        for (earlier, safety, expected) in [
+            (Sent::No, Safety::IdempotentWrite, Code::Cancelled),
+            (
+                Sent::YesUnprocessed,
+                Safety::IdempotentWrite,
+                Code::Cancelled,
+            ),
+            (Sent::Maybe, Safety::IdempotentWrite, Code::OutcomeUnknown),
+            (Sent::Maybe, Safety::Read, Code::Cancelled),
+        ] {
+            let failure = Failure::new(Category::Transient, "x").sent(Sent::YesUnprocessed);
+            let error = SqlError::new(Code::AttemptsFailed, failure);
+            let error = neutral(error, earlier, safety);
+            assert_eq!(error.code(), expected, "{earlier} {safety}");
+            assert_eq!(error.sent(), Sent::YesUnprocessed.and(earlier));
+        }
     }
 }

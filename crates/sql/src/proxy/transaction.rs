@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mainstay_engine::source::{Ended, Leased};
-use mainstay_engine::{Attempt, EndpointId, Name, Need, Operation, Route, Safety};
+use mainstay_engine::{
+    Attempt, Category, EndpointId, Failure, Name, Need, Operation, Route, Safety, Sent,
+};
 use tokio::time::Instant;
 
 use super::{DataProxy, Member, WRITE_GRACE, errors, operation};
@@ -117,12 +119,23 @@ struct Pinned {
     _counted: Counted,
 }
 
-fn lost(why: &str) -> SqlError {
-    SqlError::caller(
-        Code::TransactionLost,
-        format!("the transaction is gone: {why}; nothing of it was committed"),
-        "begin it again from its first statement",
-    )
+/// It is gone, and with it all that its statements did: no COMMIT was sent.
+fn lost(category: Category, why: &str) -> SqlError {
+    let message = format!("the transaction is gone: {why}; nothing of it was committed");
+    let failure = Failure::new(category, message).sent(Sent::YesUnprocessed);
+    SqlError::new(Code::TransactionLost, failure)
+        .verdict(Verdict::LeaseLost)
+        .hint("begin it again from its first statement")
+}
+
+fn lost_before() -> SqlError {
+    lost(Category::Transient, "an earlier error ended it")
+}
+
+/// A statement's end did not come, although it was to be cancelled at its limit.
+fn statement_unanswered(limit: Duration) -> SqlError {
+    let why = format!("a statement gave no answer within {limit:?}");
+    lost(Category::Timeout, &why)
 }
 
 impl Pinned {
@@ -132,7 +145,8 @@ impl Pinned {
         let limit = self.proxy.shared.limits.idle;
         if idle > limit {
             self.inner = None;
-            return Err(lost(&format!("it was idle for longer than {limit:?}")));
+            let why = format!("it was idle for longer than {limit:?}");
+            return Err(lost(Category::Transient, &why));
         }
         let snapshot = self.proxy.source().snapshot();
         if self.is_write && snapshot.epoch != self.epoch {
@@ -141,14 +155,13 @@ impl Pinned {
                 .is_some_and(|p| p.endpoint.id == self.endpoint);
             if !still {
                 self.inner = None;
-                return Err(lost("its endpoint is not primary any more"));
+                let why = "its endpoint is not primary any more";
+                return Err(lost(Category::Transient, why));
             }
             self.epoch = snapshot.epoch;
         }
         self.last_used = Instant::now();
-        self.inner
-            .as_mut()
-            .ok_or_else(|| lost("an earlier error ended it"))
+        self.inner.as_mut().ok_or_else(lost_before)
     }
 
     fn limit(&self, options: &Options) -> Duration {
@@ -171,7 +184,8 @@ impl Pinned {
         let mut account = proxy.source().account(&operation);
         account.on(endpoint.clone());
         let correlation_id = account.correlation_id;
-        let limit = self.limit(&request.options);
+        // The member cancels the statement at its limit and waits for the proof.
+        let limit = self.limit(&request.options) + WRITE_GRACE;
         let alive = match self.alive() {
             Ok(alive) => alive,
             Err(error) => {
@@ -180,15 +194,8 @@ impl Pinned {
             }
         };
         let ran = tokio::time::timeout(limit, alive.run(request)).await;
-        let result = ran.unwrap_or_else(|_| {
-            Err(lost(&format!(
-                "a statement gave no answer within {limit:?}"
-            )))
-        });
+        let result = ran.unwrap_or_else(|_| Err(statement_unanswered(limit)));
         self.wrote |= !request.safety.is_read();
-        let timed_out = result
-            .as_ref()
-            .is_err_and(|e| e.code() == Code::TransactionLost);
         match result {
             Ok(mut answer) => {
                 answer.meta.elapsed = account.settle(&Ended::Success);
@@ -201,7 +208,7 @@ impl Pinned {
             }
             Err(mut error) => {
                 account.settle(&Ended::Failure(error.failure()));
-                if error.detail().verdict == Verdict::LeaseLost || timed_out {
+                if error.detail().verdict == Verdict::LeaseLost {
                     self.inner = None;
                     proxy.source().blame(&endpoint, error.failure());
                     error.detail_mut().code = Code::TransactionLost;
@@ -241,7 +248,7 @@ impl Pinned {
             return Err(error);
         }
         let Some(inner) = self.inner.take() else {
-            return Err(lost("an earlier error ended it"));
+            return Err(lost_before());
         };
         let limit = self.limit(&self.options) + WRITE_GRACE;
         let ended = tokio::time::timeout(limit, inner.commit()).await;
@@ -262,6 +269,7 @@ impl Pinned {
             }
             Err(mut error) => {
                 account.settle(&Ended::Failure(error.failure()));
+                proxy.source().blame(&self.endpoint, error.failure());
                 error
                     .detail_mut()
                     .endpoint
@@ -274,7 +282,6 @@ impl Pinned {
 }
 
 fn commit_unanswered(limit: Duration) -> SqlError {
-    use mainstay_engine::{Category, Failure};
     let message = format!("COMMIT gave no answer within {limit:?}");
     SqlError::new(
         Code::OutcomeUnknown,

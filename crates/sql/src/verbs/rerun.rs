@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_engine::Category;
+use mainstay_engine::{Category, Sent};
 
 use crate::database::{BoxFuture, Database, Scope};
 use crate::error::{SqlError, Verdict};
@@ -26,18 +26,27 @@ where
 {
     super::statement::check(&begin.options)?;
     let mut pause = PAUSE;
+    let mut earlier = Sent::No;
     for _ in 0..reruns {
         match once(database, &begin, &work).await {
             Err(error) if may_rerun(&error) => {
+                earlier = earlier.and(error.sent());
                 // Between half and the whole of it, so that two that met do not meet again.
                 let share = 0.5 + database.schema().draw_share() / 2.0;
                 tokio::time::sleep(pause.mul_f64(share)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
-            ended => return ended,
+            ended => return ended.map_err(|error| together(earlier, error)),
         }
     }
-    once(database, &begin, &work).await
+    let ended = once(database, &begin, &work).await;
+    ended.map_err(|error| together(earlier, error))
+}
+
+/// The last error, which says what all runs together prove.
+fn together(earlier: Sent, mut error: SqlError) -> SqlError {
+    error.detail_mut().failure.sent = error.sent().and(earlier);
+    error
 }
 
 async fn once<D, T, F>(database: &D, begin: &Begin, work: &F) -> Result<T, SqlError>

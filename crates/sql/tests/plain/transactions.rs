@@ -259,21 +259,29 @@ async fn control_statements_are_refused_inside_but_settings_are_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_statement_with_a_deadline_is_cut_inside_a_transaction() {
-    let bench = Bench::new();
-    let mut transaction = begin(&bench).await;
-    let mut slow = write("UPDATE t SET a = 1");
-    slow.options.deadline = Some(Duration::from_millis(100));
-    bench.driver.next(Point::Run, Reply::hangs());
-    let error = transaction.run(&slow).await.unwrap_err();
-    assert_eq!(
-        (error.failure().category, error.sent()),
-        (Category::Timeout, Sent::YesUnprocessed)
-    );
-    assert_eq!(
-        transaction.run(&read("SELECT 1")).await.unwrap_err().code(),
-        Code::Conflict
-    );
-    transaction.rollback().await.unwrap();
-    bench.assert_clean().await;
+async fn a_statement_is_cut_at_its_deadline_or_the_attempt_timeout_inside_a_transaction() {
+    for (deadline, limit) in [
+        (Some(Duration::from_millis(100)), 100),
+        (Some(Duration::from_secs(5)), 5000),
+        (None, 2000),
+    ] {
+        let bench = Bench::new();
+        let mut transaction = begin(&bench).await;
+        let mut slow = write("UPDATE t SET a = 1");
+        slow.options.deadline = deadline;
+        bench.driver.next(Point::Run, Reply::hangs());
+        let began = tokio::time::Instant::now();
+        let error = transaction.run(&slow).await.unwrap_err();
+        assert_eq!(began.elapsed().as_millis(), limit);
+        assert_eq!(
+            (error.failure().category, error.sent()),
+            (Category::Timeout, Sent::YesUnprocessed)
+        );
+        assert_eq!(
+            transaction.run(&read("SELECT 1")).await.unwrap_err().code(),
+            Code::Conflict
+        );
+        transaction.rollback().await.unwrap();
+        bench.assert_clean().await;
+    }
 }

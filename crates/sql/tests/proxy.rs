@@ -1,0 +1,194 @@
+//! Transactions through a proxy, on a scripted driver and a paused clock.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{
+    Category, Chance, EndpointSpec, Failure, Policy, Preset, Role, Safety, Sent, Settings,
+};
+use mainstay_sql::{
+    Access, AnswerMax, Begin, Code, DataProxy, Database, Dialect, Options, Plain, Request, Scope,
+    SqlError, Transaction, TransactionLimits, Verbs, Verdict, Work,
+};
+use mainstay_testkit::scripted::reply::{OnCancel, connection_lost, refused};
+use mainstay_testkit::scripted::{Point, Reply, ScriptedDriver};
+
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+struct Bench {
+    driver: ScriptedDriver,
+    plain: Plain,
+    proxy: DataProxy,
+}
+
+fn settings() -> Settings {
+    let mut settings = Preset::Balanced.settings();
+    settings.retry.attempt_timeout = Some(ATTEMPT);
+    settings.retry.attempts_max = 1;
+    settings.health.enabled = false;
+    settings
+}
+
+fn bench() -> Bench {
+    let driver = ScriptedDriver::new(Dialect::Postgres);
+    let policy = Policy::new(settings()).unwrap();
+    let shared = Arc::new(driver.clone());
+    let plain = Plain::new(shared, &policy, Tasks::new(), Chance::seeded(1));
+    let member: Arc<dyn Database> = Arc::new(plain.clone());
+    let limits = TransactionLimits {
+        idle: Duration::from_secs(60),
+        count: 10,
+    };
+    let proxy = DataProxy::builder("s", policy)
+        .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
+        .transactions(limits)
+        .build()
+        .unwrap();
+    Bench {
+        driver,
+        plain,
+        proxy,
+    }
+}
+
+impl Bench {
+    async fn begin(&self) -> Box<dyn Transaction> {
+        self.proxy
+            .begin(&Begin::default(), Scope::default())
+            .await
+            .unwrap()
+    }
+
+    /// Failures that weighed on the endpoint.
+    fn blamed(&self) -> bool {
+        self.proxy.source().status()[0].stats.failures > 0
+    }
+}
+
+fn write() -> Request {
+    Request {
+        name: "test".into(),
+        work: Work::Statement {
+            text: "UPDATE t SET a = 1".into(),
+            params: Vec::new(),
+        },
+        safety: Safety::Write,
+        access: Access::ReadWrite,
+        options: Options::default(),
+        answer_max: AnswerMax::default(),
+    }
+}
+
+fn check_lost(error: &SqlError, category: Category) {
+    assert_eq!(
+        (
+            error.code(),
+            error.sent(),
+            error.detail().verdict,
+            error.failure().category
+        ),
+        (
+            Code::TransactionLost,
+            Sent::YesUnprocessed,
+            Verdict::LeaseLost,
+            category
+        ),
+        "{error}"
+    );
+}
+
+fn unsent() -> SqlError {
+    let failure = Failure::new(Category::Transient, "broken pipe").sent(Sent::No);
+    SqlError::new(Code::AttemptsFailed, failure)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_loses_the_transaction_says_that_nothing_of_it_was_committed() {
+    for (reply, category) in [
+        (
+            Reply::hangs().on_cancel(OnCancel::Ignores),
+            Category::Timeout,
+        ),
+        (Reply::hangs().hands_nothing_over(), Category::Timeout),
+        (Reply::breaks(connection_lost()), Category::Transient),
+        (Reply::breaks(unsent()), Category::Transient),
+    ] {
+        let bench = bench();
+        let mut transaction = bench.begin().await;
+        transaction.run(&write()).await.unwrap();
+        bench.driver.next(Point::Run, reply);
+        let error = transaction.run(&write()).await.unwrap_err();
+        check_lost(&error, category);
+        assert!(bench.blamed(), "{error}");
+        let error = transaction.run(&write()).await.unwrap_err();
+        check_lost(&error, Category::Transient);
+        let error = transaction.commit().await.err().unwrap();
+        check_lost(&error, Category::Transient);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.plain.pool_stats().active, 0);
+        assert_eq!(bench.driver.counts().commits, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_was_idle_for_too_long_is_lost() {
+    let bench = bench();
+    let mut transaction = bench.begin().await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let error = transaction.run(&write()).await.unwrap_err();
+    check_lost(&error, Category::Transient);
+    assert!(!bench.blamed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_is_cancelled_at_its_limit_in_time_leaves_the_way_back() {
+    let bench = bench();
+    let mut transaction = bench.begin().await;
+    transaction.savepoint("a").await.unwrap();
+    bench.driver.next(Point::Run, Reply::hangs());
+    let error = transaction.run(&write()).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::DeadlineExceeded, Sent::YesUnprocessed)
+    );
+    transaction.rollback_to("a").await.unwrap();
+    transaction.run(&write()).await.unwrap();
+    transaction.commit().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rerun_that_sends_nothing_does_not_hide_what_the_run_before_had_sent() {
+    let bench = bench();
+    bench
+        .driver
+        .next(Point::Run, Reply::breaks(connection_lost()));
+    bench.driver.next(Point::Connect, Reply::default());
+    bench.driver.next(Point::Connect, Reply::fails(refused()));
+    let ended: Result<(), _> = bench
+        .proxy
+        .transaction(Begin::default(), 1, |transaction| {
+            Box::pin(async move { transaction.run(&write()).await.map(drop) })
+        })
+        .await;
+    let error = ended.unwrap_err();
+    assert_eq!(error.code(), Code::AttemptsFailed, "{error}");
+    assert_eq!(error.sent(), Sent::YesUnprocessed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_answer_is_lost_weighs_on_its_endpoint() {
+    let bench = bench();
+    let mut transaction = bench.begin().await;
+    transaction.run(&write()).await.unwrap();
+    bench
+        .driver
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    let error = transaction.commit().await.err().unwrap();
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::OutcomeUnknown, Sent::Maybe)
+    );
+    assert!(bench.blamed());
+}
