@@ -4,5 +4,7 @@
 mod stories {
     mod dependencies;
     mod failover;
+    mod faults;
+    mod lone;
     mod world;
 }

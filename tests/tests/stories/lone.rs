@@ -1,0 +1,108 @@
+//! A source over one server, whose pool and permits can be looked at from outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::policy::Settings;
+use mainstay::sql::{Access, AnswerMax, Driver, Options, Plain, Request, Value, Work};
+use mainstay::tasks::Tasks;
+use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Preset, Role, Safety};
+use tokio::time::{Instant, sleep};
+
+/// Clean-ups end within 2 s by closing; the rest is for a busy machine.
+const CLEAN_MAX: Duration = Duration::from_secs(8);
+
+/// A source of one endpoint.
+pub(crate) struct Lone {
+    pub(crate) proxy: DataProxy,
+    pub(crate) plain: Plain,
+    pub(crate) tasks: Tasks,
+}
+
+/// Settings under which nothing but the fault at hand decides: no circuit, short pauses, no probes
+/// while a test runs.
+pub(crate) fn settings(attempt_timeout: Duration) -> Settings {
+    let mut settings = Preset::Balanced.settings();
+    settings.retry.attempt_timeout = Some(attempt_timeout);
+    settings.retry.attempt_timeout_is_set = true;
+    settings.retry.delay = Duration::from_millis(5);
+    settings.retry.budget = None;
+    settings.circuit.failures = 0;
+    settings.health.interval = Duration::from_secs(600);
+    settings
+}
+
+impl Lone {
+    /// Over the server on this port, or the proxy before it.
+    pub(crate) fn postgres(port: u16, settings: Settings) -> Self {
+        let tasks = Tasks::new();
+        let driver = super::world::postgres(port, &tasks);
+        Self::over(Arc::new(driver), settings, tasks)
+    }
+
+    /// Over a driver whose background work runs in `tasks`.
+    pub(crate) fn over(driver: Arc<dyn Driver>, settings: Settings, tasks: Tasks) -> Self {
+        let policy = Policy::new(settings).expect("the story's policy is valid");
+        let chance = Chance::seeded(11);
+        let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
+        let member: Arc<dyn Database> = Arc::new(plain.clone());
+        let proxy = DataProxy::builder("lone", policy)
+            .tasks(tasks.clone())
+            .chance(chance)
+            .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
+            .build()
+            .expect("one endpoint is valid");
+        Lone {
+            proxy,
+            plain,
+            tasks,
+        }
+    }
+
+    /// Attempts in flight on the endpoint.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.proxy
+            .source()
+            .status()
+            .iter()
+            .map(|status| status.in_flight)
+            .sum()
+    }
+
+    /// Waits until clean-ups have ended and sees that every place and permit is free again.
+    pub(crate) async fn check_whole(&self, after: &str) {
+        let end = Instant::now() + CLEAN_MAX;
+        while self.plain.pool_stats().active > 0 && Instant::now() < end {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let stats = self.plain.pool_stats();
+        assert_eq!((stats.active, stats.waiting), (0, 0), "{after}: {stats:?}");
+        assert_eq!(self.in_flight(), 0, "in flight {after}");
+    }
+
+    /// Ends everything; nothing may be left running.
+    pub(crate) async fn shut_down(self) {
+        self.proxy.close(Duration::from_secs(5)).await;
+        assert_eq!(self.tasks.shutdown(Duration::from_secs(5)).await, 0);
+    }
+}
+
+/// A statement for inside of a transaction.
+pub(crate) fn statement(text: &str, params: Vec<Value>, safety: Safety) -> Request {
+    let work = Work::Statement {
+        text: text.into(),
+        params,
+    };
+    let access = match safety {
+        Safety::Read => Access::ReadOnly,
+        _ => Access::ReadWrite,
+    };
+    Request {
+        name: "statement".into(),
+        work,
+        safety,
+        access,
+        options: Options::default(),
+        answer_max: AnswerMax::default(),
+    }
+}
