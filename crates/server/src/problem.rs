@@ -11,177 +11,64 @@ use mainstay_sql::SqlError;
 use serde::Serialize;
 
 /// Every code with its status and what it means in a few words.
-const CODES: &[(&str, StatusCode, &str)] = &[
-    ("no_primary", StatusCode::SERVICE_UNAVAILABLE, "No primary"),
-    (
-        "no_endpoint",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "No endpoint fits",
-    ),
-    (
-        "circuit_open",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Circuits are open",
-    ),
-    (
-        "queue_full",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Too many wait already",
-    ),
-    (
-        "queue_timeout",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Waited too long for a place",
-    ),
-    (
-        "pool_timeout",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Waited too long for a connection",
-    ),
-    (
-        "paused",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "The source is paused",
-    ),
-    ("draining", StatusCode::SERVICE_UNAVAILABLE, "Being drained"),
-    (
-        "fenced",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "This instance may not write",
-    ),
-    (
-        "cancelled",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Cancelled at the back end",
-    ),
-    (
-        "attempts_failed",
-        StatusCode::BAD_GATEWAY,
-        "Every attempt failed",
-    ),
-    (
-        "rate_limited",
-        StatusCode::TOO_MANY_REQUESTS,
-        "Over the rate limit",
-    ),
-    (
-        "deadline_exceeded",
-        StatusCode::GATEWAY_TIMEOUT,
-        "The deadline passed",
-    ),
+const CODES: &[Row] = &[
+    ("no_primary", 503, "No primary"),
+    ("no_endpoint", 503, "No endpoint fits"),
+    ("circuit_open", 503, "Circuits are open"),
+    ("queue_full", 503, "Too many wait already"),
+    ("queue_timeout", 503, "Waited too long for a place"),
+    ("pool_timeout", 503, "Waited too long for a connection"),
+    ("paused", 503, "The source is paused"),
+    ("draining", 503, "Being drained"),
+    ("fenced", 503, "This instance may not write"),
+    ("cancelled", 503, "Cancelled at the back end"),
+    ("attempts_failed", 502, "Every attempt failed"),
+    ("rate_limited", 429, "Over the rate limit"),
+    ("deadline_exceeded", 504, "The deadline passed"),
     (
         "request_timeout",
-        StatusCode::REQUEST_TIMEOUT,
+        408,
         "The request took too long to arrive",
     ),
-    (
-        "outcome_unknown",
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "It may have taken effect",
-    ),
-    (
-        "internal",
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "A fault of Mainstay",
-    ),
-    (
-        "transaction_lost",
-        StatusCode::CONFLICT,
-        "The transaction is gone",
-    ),
-    (
-        "constraint",
-        StatusCode::CONFLICT,
-        "A constraint refused it",
-    ),
-    (
-        "contention",
-        StatusCode::CONFLICT,
-        "In conflict with other work",
-    ),
-    (
-        "conflict",
-        StatusCode::CONFLICT,
-        "Does not fit the present state",
-    ),
-    (
-        "bad_statement",
-        StatusCode::BAD_REQUEST,
-        "The statement is wrong",
-    ),
-    (
-        "bad_request",
-        StatusCode::BAD_REQUEST,
-        "The request is wrong",
-    ),
-    ("bad_value", StatusCode::BAD_REQUEST, "A value does not fit"),
-    (
-        "idempotency_unavailable",
-        StatusCode::BAD_REQUEST,
-        "No idempotency keys here",
-    ),
+    ("outcome_unknown", 500, "It may have taken effect"),
+    ("internal", 500, "A fault of Mainstay"),
+    ("transaction_lost", 409, "The transaction is gone"),
+    ("constraint", 409, "A constraint refused it"),
+    ("contention", 409, "In conflict with other work"),
+    ("conflict", 409, "Does not fit the present state"),
+    ("bad_statement", 400, "The statement is wrong"),
+    ("bad_request", 400, "The request is wrong"),
+    ("bad_value", 400, "A value does not fit"),
+    ("idempotency_unavailable", 400, "No idempotency keys here"),
     (
         "idempotency_mismatch",
-        StatusCode::UNPROCESSABLE_ENTITY,
+        422,
         "The key belongs to another request",
     ),
-    (
-        "policy_refused",
-        StatusCode::UNPROCESSABLE_ENTITY,
-        "The settings make no sense",
-    ),
-    (
-        "body_too_large",
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "The body is too large",
-    ),
-    (
-        "answer_too_large",
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "The answer is too large",
-    ),
-    (
-        "not_authenticated",
-        StatusCode::UNAUTHORIZED,
-        "Not authenticated",
-    ),
-    ("not_allowed", StatusCode::FORBIDDEN, "Not allowed"),
-    ("unknown_source", StatusCode::NOT_FOUND, "No such source"),
-    (
-        "unknown_entity",
-        StatusCode::NOT_FOUND,
-        "No such table or view",
-    ),
-    ("unknown_column", StatusCode::NOT_FOUND, "No such column"),
-    (
-        "unknown_endpoint",
-        StatusCode::NOT_FOUND,
-        "No such endpoint",
-    ),
-    (
-        "unknown_transaction",
-        StatusCode::NOT_FOUND,
-        "No such transaction",
-    ),
-    ("unknown_route", StatusCode::NOT_FOUND, "No such route"),
+    ("policy_refused", 422, "The settings make no sense"),
+    ("body_too_large", 413, "The body is too large"),
+    ("answer_too_large", 413, "The answer is too large"),
+    ("not_authenticated", 401, "Not authenticated"),
+    ("not_allowed", 403, "Not allowed"),
+    ("unknown_source", 404, "No such source"),
+    ("unknown_entity", 404, "No such table or view"),
+    ("unknown_column", 404, "No such column"),
+    ("unknown_endpoint", 404, "No such endpoint"),
+    ("unknown_transaction", 404, "No such transaction"),
+    ("unknown_route", 404, "No such route"),
     (
         "method_not_allowed",
-        StatusCode::METHOD_NOT_ALLOWED,
+        405,
         "The route does not take this method",
     ),
-    (
-        "not_available",
-        StatusCode::NOT_IMPLEMENTED,
-        "Not in this version",
-    ),
+    ("not_available", 501, "Not in this version"),
 ];
 
-fn row(code: &str) -> &'static (&'static str, StatusCode, &'static str) {
-    const UNLISTED: &(&str, StatusCode, &str) = &(
-        "internal",
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "A fault of Mainstay",
-    );
+/// Code, status, title.
+type Row = (&'static str, u16, &'static str);
+
+fn row(code: &str) -> &'static Row {
+    const UNLISTED: &Row = &("internal", 500, "A fault of Mainstay");
     CODES.iter().find(|row| row.0 == code).unwrap_or(UNLISTED)
 }
 
@@ -233,7 +120,7 @@ impl Problem {
             parts: Box::new(Parts {
                 kind: format!("urn:mainstay:problem:{code}"),
                 title,
-                status: status.as_u16(),
+                status,
                 detail: detail.into(),
                 code,
                 sent: Sent::No,
@@ -326,7 +213,7 @@ impl From<SqlError> for Problem {
             parts: Box::new(Parts {
                 kind: format!("urn:mainstay:problem:{code}"),
                 title,
-                status: status.as_u16(),
+                status,
                 detail: failure.message.to_string(),
                 code,
                 sent: failure.sent,
@@ -338,12 +225,18 @@ impl From<SqlError> for Problem {
                     .map(|endpoint| endpoint.to_string()),
                 attempts: detail.attempts.clone(),
                 correlation_id: detail.correlation_id.map(|id| id.to_string()),
-                hint: detail.hint.clone(),
+                hint: detail.hint.clone().or_else(|| advice(&failure.message)),
                 retry_after: failure.retry_after.map(|after| after.as_secs_f64()),
                 place,
             }),
         }
     }
+}
+
+/// A refusal's message ends in what to do, behind its last semicolon.
+fn advice(message: &str) -> Option<String> {
+    let (_, advice) = message.rsplit_once("; ")?;
+    Some(advice.to_owned())
 }
 
 /// The problem travels beside an empty answer to the one place that writes it down.

@@ -108,6 +108,12 @@ impl Plain {
         Ok(limit.and_then(|limit| now.checked_add(limit)))
     }
 
+    /// Whether an error says for itself what it proves, of whatever kind the statement is: SQLite undoes
+    /// every statement that fails as a whole, and its driver knows the exceptions.
+    fn errors_tell_themselves(&self) -> bool {
+        self.shared.dialect == Dialect::Sqlite
+    }
+
     /// A connection, waited for and opened within the limit. Nothing was sent if there is none.
     async fn lease(
         &self,

@@ -26,7 +26,13 @@ impl Overrides {
             source,
         };
         match std::fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A folder that is none is told where the folder is made.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(Overrides::default());
             }
             Err(error) => return Err(refused(error)),

@@ -41,7 +41,16 @@ pub(super) fn settle<T>(
     handed: &HandOver,
 ) -> Result<T, SqlError> {
     let (result, is_known) = match ended {
-        Ended::InTime(result) => (result.map_err(|error| judge.error(error)), true),
+        Ended::InTime(result) => {
+            // A text that was only prepared has done nothing, whatever kind of statement it is.
+            let is_proven =
+                |error: &SqlError| !handed.has_happened() && error.sent().is_proven_harmless();
+            let judged = |error| match is_proven(&error) {
+                true => error,
+                false => judge.error(error),
+            };
+            (result.map_err(judged), true)
+        }
         Ended::Late { result, is_quiet } => {
             let is_known = result.is_some();
             if !is_quiet {
@@ -110,7 +119,7 @@ impl Plain {
         let handed = HandOver::new(scope.attempt.clone());
         let judge = Judge {
             safety,
-            proves_on_error: one.class.proves_on_error,
+            proves_on_error: one.class.proves_on_error || self.errors_tell_themselves(),
         };
         let result = one.on(&mut lease, &judge, &handed).await;
         match result {

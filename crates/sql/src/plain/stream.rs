@@ -112,7 +112,7 @@ impl Plain {
         let handed = HandOver::new(scope.attempt.clone());
         let judge = Judge {
             safety: request.safety,
-            proves_on_error: class.proves_on_error,
+            proves_on_error: class.proves_on_error || self.errors_tell_themselves(),
         };
         let waits = !request.safety.is_read() && ends_at.is_some();
         let cancel = waits.then(|| lease.canceller());

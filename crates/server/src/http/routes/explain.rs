@@ -108,7 +108,7 @@ fn candidates(
 ) -> Vec<Value> {
     let read_from = options.read_from.unwrap_or(snapshot.policy.route.read_from);
     let now = Instant::now();
-    let mut judged: Vec<(usize, &Placed<Arc<dyn Database>>, Option<String>)> = snapshot
+    let mut judged: Vec<_> = snapshot
         .endpoints
         .iter()
         .map(|placed| {

@@ -1,0 +1,14 @@
+//! The real server on a free loopback port, over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+mod server {
+    mod bad_input;
+    mod calls;
+    mod client;
+    mod control;
+    mod lifecycle;
+    mod observing;
+    mod rig;
+    mod transactions;
+}

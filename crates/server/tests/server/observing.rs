@@ -1,0 +1,147 @@
+//! What can be seen from outside: health, numbers, audit, events, explanations.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use serde_json::json;
+
+use super::rig::Rig;
+
+#[tokio::test]
+async fn a_source_is_seen_from_every_side() {
+    let rig = Rig::start().await;
+    let client = &rig.client;
+    rig.insert(&["a"]).await;
+    client
+        .verb("query", json!({"sql": "SELEC 1"}))
+        .await
+        .bad(400, "bad_statement");
+
+    assert_eq!(client.get("/healthz").await.good()["status"], "ok");
+    assert_eq!(
+        client.get("/readyz").await.good()["sources"]["s"].is_string(),
+        true
+    );
+    let list = client.get("/v1/sources").await.good();
+    assert_eq!(list["sources"][0]["name"], "s");
+    assert_eq!(list["sources"][0]["primary"], "writer");
+    let watchdog = client.get("/v1/sources/s/watchdog").await.good();
+    assert_eq!(
+        (&watchdog["promotion"], &watchdog["primary"]),
+        (&json!("route"), &json!("writer"))
+    );
+    let slo = client.get("/v1/sources/s/slo").await.good();
+    assert_eq!(slo["endpoints"].as_array().unwrap().len(), 2);
+    assert!(slo["calls"]["succeeded"].as_u64().unwrap() >= 2, "{slo}");
+    let failed = client
+        .get("/v1/sources/s/audit?failed=true&limit=5")
+        .await
+        .good();
+    assert_eq!(failed["entries"].as_array().unwrap().len(), 1, "{failed}");
+
+    let reply = client.get("/metrics").await;
+    assert!(
+        reply.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/plain")
+    );
+    for series in [
+        "mainstay_calls_total{source=\"s\",outcome=\"failed\"} 1\n",
+        "mainstay_endpoint_primary{source=\"s\",endpoint=\"writer\"} 1\n",
+        "mainstay_http_answers_total{class=\"4xx\"} 1\n",
+    ] {
+        assert!(reply.text.contains(series), "no {series} in {}", reply.text);
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn events_arrive_while_they_happen() {
+    let rig = Rig::start().await;
+    let request = Request::get("/v1/events")
+        .header("host", "localhost")
+        .body(Full::default())
+        .unwrap();
+    let mut body = rig.client.open(request).await.into_body();
+    let mut text = String::new();
+    let mut read = async |until: &str| {
+        let reading = async {
+            while !text.contains(until) {
+                let frame = body.frame().await.unwrap().unwrap();
+                text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), reading)
+            .await
+            .expect(until);
+    };
+    read(": listening\n\n").await;
+    rig.client
+        .post("/v1/sources/s/endpoints/reader/isolate", json!({}))
+        .await
+        .good();
+    read("event: circuit\n").await;
+    read("\"to\":\"isolated\"").await;
+    rig.client.post("/v1/admin/pause", json!({})).await.good();
+    read("event: paused\n").await;
+    // The stream ends with the server.
+    let (ended, ()) = tokio::join!(rig.stop(Duration::from_secs(20)), async {
+        while let Some(frame) = body.frame().await {
+            frame.unwrap();
+        }
+    });
+    assert_eq!(ended.left, 0);
+}
+
+#[tokio::test]
+async fn an_explanation_runs_nothing() {
+    let rig = Rig::start().await;
+    let client = &rig.client;
+    let explain = async |sql: &str| {
+        client
+            .post("/v1/explain", json!({"source": "s", "sql": sql}))
+            .await
+            .good()
+    };
+    let write = explain("INSERT INTO t (name) VALUES ('never')").await;
+    assert_eq!(
+        (&write["statement"]["safety"], &write["needs"]),
+        (&json!("write"), &json!("primary"))
+    );
+    assert_eq!(write["candidates"][0]["endpoint"], "writer");
+    assert_eq!(write["candidates"][1]["fits"], false);
+    let read = explain("SELECT * FROM t").await;
+    assert_eq!(
+        (&read["statement"]["kind"], &read["needs"]),
+        (&json!("select"), &json!("read"))
+    );
+    assert_eq!(read["statement"]["reads"], json!(["t"]));
+    assert!(read["policy"]["settings"].as_array().unwrap().len() > 20);
+    assert_eq!(explain("BEGIN").await["refused"]["code"], "bad_statement");
+    client
+        .post("/v1/explain", json!({"source": "x", "sql": "SELECT 1"}))
+        .await
+        .bad(404, "unknown_source");
+    assert_eq!(rig.count().await, 0);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn calls_are_audited_in_a_file_where_the_policy_says_so() {
+    let rig = Rig::with("", "[sources.s.policy.audit]\nsink = \"file\"\n").await;
+    rig.insert(&["a"]).await;
+    let folder = rig.folder.clone();
+    rig.end().await;
+    let files = std::fs::read_dir(folder.path().join("data/audit")).unwrap();
+    let lines: String = files
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    let operations: Vec<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|entry| entry["operation"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(operations, ["execute", "describe", "insert_many"]);
+}
