@@ -2,9 +2,11 @@
 
 #[cfg(test)]
 mod stories {
+    mod departures;
     mod dependencies;
     mod failover;
     mod faults;
+    mod leaks;
     mod lone;
     mod world;
 }

@@ -26,8 +26,6 @@ const ATTEMPT: Duration = Duration::from_millis(250);
 const DEADLINE: Duration = Duration::from_secs(3);
 /// How much later than its limit a call may end: the wait for a proof, and a busy machine.
 const LATE_MAX: Duration = Duration::from_millis(1000).saturating_add(WRITE_GRACE);
-/// Sessions of clients that left are closed by the proxy within 5 s.
-const SESSIONS_MAX: Duration = Duration::from_secs(10);
 
 const SCHEMA: &str = "CREATE TABLE marks (id bigint NOT NULL);
     CREATE TABLE kept (id bigint PRIMARY KEY, v bigint NOT NULL);
@@ -327,20 +325,6 @@ fn judge(id: i64, outcome: &Outcome, stored: &Stored, wire: &Wire) -> Result<(),
     }
 }
 
-async fn wait_without_transactions(server: &PostgresServer) {
-    let open = "SELECT count(*) FROM pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
-    let end = Instant::now() + SESSIONS_MAX;
-    loop {
-        let left = server.value(open).await.unwrap();
-        if left == "0" {
-            return;
-        }
-        assert!(Instant::now() < end, "{left} transactions are still open");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// Callers that go on until so many faults were planned.
 async fn run(story: &Arc<Story>, wire_proxy: &FaultProxy, faults: u64) {
     let mut callers = JoinSet::new();
@@ -406,7 +390,7 @@ async fn under_any_fault_no_write_runs_twice_none_is_lost_and_what_is_said_is_tr
     println!("{:?} in {:?}", proxy.counts(), began.elapsed());
     story.lone.check_whole("after all faults").await;
     proxy.settle().await.unwrap();
-    wait_without_transactions(&server).await;
+    lone::wait_without_transactions(&server).await;
 
     let stored = Stored::of(&server).await;
     let outcomes = std::mem::take(&mut *story.outcomes.lock());

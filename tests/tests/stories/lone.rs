@@ -4,13 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::policy::Settings;
-use mainstay::sql::{Access, AnswerMax, Driver, Options, Plain, Request, Value, Work};
+use mainstay::sql::{
+    Access, AnswerMax, Dialect, Driver, Options, Plain, Request, TransactionLimits, Value, Work,
+};
 use mainstay::tasks::Tasks;
+use mainstay::watchdog::Promotion;
 use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Preset, Role, Safety};
+use mainstay_testkit::postgres::PostgresServer;
 use tokio::time::{Instant, sleep};
 
 /// Clean-ups end within 2 s by closing; the rest is for a busy machine.
 const CLEAN_MAX: Duration = Duration::from_secs(8);
+
+/// Sessions of clients that left are closed by a fault proxy within 5 s.
+const SESSIONS_MAX: Duration = Duration::from_secs(10);
 
 /// A source of one endpoint.
 pub(crate) struct Lone {
@@ -37,18 +44,34 @@ impl Lone {
     pub(crate) fn postgres(port: u16, settings: Settings) -> Self {
         let tasks = Tasks::new();
         let driver = super::world::postgres(port, &tasks);
-        Self::over(Arc::new(driver), settings, tasks)
+        Self::over(
+            Arc::new(driver),
+            settings,
+            tasks,
+            TransactionLimits::default(),
+        )
     }
 
     /// Over a driver whose background work runs in `tasks`.
-    pub(crate) fn over(driver: Arc<dyn Driver>, settings: Settings, tasks: Tasks) -> Self {
+    pub(crate) fn over(
+        driver: Arc<dyn Driver>,
+        settings: Settings,
+        tasks: Tasks,
+        limits: TransactionLimits,
+    ) -> Self {
         let policy = Policy::new(settings).expect("the story's policy is valid");
         let chance = Chance::seeded(11);
+        let promotion = match driver.dialect() {
+            Dialect::Sqlite => Promotion::Route,
+            _ => Promotion::Follow,
+        };
         let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
         let member: Arc<dyn Database> = Arc::new(plain.clone());
         let proxy = DataProxy::builder("lone", policy)
             .tasks(tasks.clone())
             .chance(chance)
+            .transactions(limits)
+            .promotion(promotion)
             .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
             .build()
             .expect("one endpoint is valid");
@@ -104,5 +127,20 @@ pub(crate) fn statement(text: &str, params: Vec<Value>, safety: Safety) -> Reque
         access,
         options: Options::default(),
         answer_max: AnswerMax::default(),
+    }
+}
+
+/// Waits until no client has a transaction open at the server.
+pub(crate) async fn wait_without_transactions(server: &PostgresServer) {
+    let open = "SELECT count(*) FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+    let end = Instant::now() + SESSIONS_MAX;
+    loop {
+        let left = server.value(open).await.unwrap();
+        if left == "0" {
+            return;
+        }
+        assert!(Instant::now() < end, "{left} transactions are still open");
+        sleep(Duration::from_millis(20)).await;
     }
 }
