@@ -2,11 +2,14 @@
 
 #[cfg(test)]
 mod stories {
+    mod black_hole;
+    mod chronicle;
     mod departures;
     mod dependencies;
     mod failover;
     mod faults;
     mod leaks;
     mod lone;
+    mod restart;
     mod world;
 }

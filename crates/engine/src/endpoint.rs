@@ -15,7 +15,7 @@ use crate::circuit::{CircuitState, Pass, Transition};
 use crate::event::{EventKind, Events, Role};
 use crate::failure::{Category, Failure};
 use crate::gate::Gate;
-use crate::health::{Health, HealthChange};
+use crate::health::{Health, HealthChange, HealthState};
 use crate::latency::Latency;
 use crate::policy::{CircuitMode, Policy};
 use crate::stats::EndpointStats;
@@ -224,9 +224,19 @@ impl Endpoint {
         let events = Arc::clone(&self.events);
         let policy = self.policy.load_full();
         *self.last_check.lock() = Some(now);
-        let change = self.health.lock().observe(&policy.health, good, now);
+        let (change, state) = {
+            let mut health = self.health.lock();
+            (health.observe(&policy.health, good, now), health.state())
+        };
+        if state == HealthState::Up {
+            let before = self.fitness.swap(Fitness::Up as u8, Ordering::AcqRel);
+            if before == Fitness::Down as u8 {
+                self.come_back(now);
+            }
+        }
         let circuit = self.gate.circuit();
         if let Some(transition) = circuit.probed(&policy.circuit, good, begun, now) {
+            self.come_back(now);
             self.publish(&transition);
         }
         if !good {
@@ -253,15 +263,17 @@ impl Endpoint {
                     reason: why.to_owned(),
                 });
             }
-            Some(HealthChange::Healthy) => {
-                let before = self.fitness.swap(Fitness::Up as u8, Ordering::AcqRel);
-                if before == Fitness::Down as u8 {
-                    events.publish(EventKind::Healthy { endpoint: id });
-                }
-            }
+            Some(HealthChange::Healthy) => events.publish(EventKind::Healthy { endpoint: id }),
             Some(HealthChange::Recovered) => events.publish(EventKind::Recovered { endpoint: id }),
             None => {}
         }
+    }
+
+    /// Routing looks at it anew, as at one that was never measured: what it did before it failed or
+    /// while it failed would keep it without traffic, and a circuit without its trials.
+    fn come_back(&self, now: Instant) {
+        self.latency.forget();
+        self.stats.came_back(now);
     }
 
     /// Counts a failure that no attempt in flight stands for.

@@ -18,6 +18,9 @@ use crate::policy::CircuitMode;
 const FAILURE_LATENCY_FACTOR: u32 = 2;
 /// And as at least this.
 const FAILURE_LATENCY_MIN: Duration = Duration::from_millis(100);
+/// But never as more than this or what it took: many failures at once are one outage, and an estimate
+/// that doubled with each of them would keep the endpoint without traffic long after it is back.
+const FAILURE_LATENCY_MAX: Duration = Duration::from_secs(1);
 
 /// The concurrency slot of one attempt, given back when dropped.
 pub(crate) struct Slot(Arc<Endpoint>);
@@ -74,7 +77,9 @@ impl<R: Deref<Target = Endpoint>> InFlight<R> {
             }
             Outcome::Failure(failure) if weighs_on_stats(failure) => {
                 let estimate = endpoint.latency.estimate(now).unwrap_or_default();
-                let hidden = (estimate * FAILURE_LATENCY_FACTOR).max(FAILURE_LATENCY_MIN);
+                let hidden = estimate
+                    .saturating_mul(FAILURE_LATENCY_FACTOR)
+                    .clamp(FAILURE_LATENCY_MIN, FAILURE_LATENCY_MAX);
                 endpoint.latency.observe(elapsed.max(hidden), now);
                 endpoint.stats.record(false, elapsed, now);
                 endpoint.remember_unknown(failure, ticket.pass);

@@ -59,6 +59,12 @@ impl Latency {
         }
     }
 
+    /// Not measured any more: what is known is of another time, before the endpoint failed and came
+    /// back.
+    pub fn forget(&self) {
+        self.estimate.store(0, Relaxed);
+    }
+
     /// The estimate as it has decayed by now; `None`: not measured yet. Reading changes nothing.
     pub fn estimate(&self, now: Instant) -> Option<Duration> {
         let estimate = self.load();

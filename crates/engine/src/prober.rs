@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
+use crate::circuit::CircuitState;
 use crate::endpoint::{Endpoint, Fitness, Placed};
 use crate::event::EventKind;
 use crate::failure::Failure;
@@ -26,6 +27,10 @@ pub trait Probe<M>: Send + Sync + 'static {
         member: &'a M,
     ) -> Pin<Box<dyn Future<Output = Result<Says, Failure>> + Send + 'a>>;
 }
+
+/// Good checks in a row after which an open circuit has had its chance: the two that it needs, and one
+/// before them that may have begun before it opened.
+const SETTLED_AFTER: u32 = 3;
 
 /// How long the prober sleeps at most, so that it sees new endpoints and settings.
 const NAP_MAX: Duration = Duration::from_secs(1);
@@ -182,8 +187,9 @@ impl<M: Member> Watch<M> {
         };
         let doubtful = known.says.is_none() && known.endpoint.fitness() != Fitness::Down;
         let urgent = self.urgent_until.is_some_and(|until| now < until);
+        let recovers = known.says.is_some() && is_recovering(&known.endpoint, now);
         let health = &known.endpoint.policy().health;
-        let interval = match urgent && (!has_primary || doubtful) {
+        let interval = match recovers || (urgent && (!has_primary || doubtful)) {
             true => health.urgent_interval.min(health.interval),
             false => health.interval,
         };
@@ -318,6 +324,17 @@ impl<M: Member> Watch<M> {
         }
         self.told.no_sync_standby = says.lacks_sync_standby;
     }
+}
+
+/// Whether the next good check brings an endpoint nearer to traffic: nobody should wait a whole interval
+/// for it. Ends after a few good checks, whatever they brought.
+fn is_recovering(endpoint: &Endpoint, now: Instant) -> bool {
+    let policy = endpoint.policy();
+    let (good, _) = endpoint.checks_in_row();
+    let is_shut = matches!(endpoint.circuit_state(now), CircuitState::Open { .. })
+        && policy.circuit.probe_reopens;
+    let is_left = endpoint.fitness() == Fitness::Down || is_shut;
+    is_left && good < SETTLED_AFTER.max(policy.health.healthy_after)
 }
 
 fn check<M: Member>(probe: Arc<dyn Probe<M>>, placed: Placed<M>, limit: Duration) -> Check {

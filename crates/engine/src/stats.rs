@@ -27,6 +27,8 @@ pub struct EndpointStats {
     last_requested: Moment,
     last_success: Moment,
     last_failure: Moment,
+    /// When it was last found to be back after it had failed.
+    came_back: Moment,
     window: Window,
 }
 
@@ -94,6 +96,7 @@ impl EndpointStats {
             last_requested: Moment::default(),
             last_success: Moment::default(),
             last_failure: Moment::default(),
+            came_back: Moment::default(),
             window: Window::new(),
         }
     }
@@ -128,11 +131,17 @@ impl EndpointStats {
         self.circuit_opened.fetch_add(1, Relaxed);
     }
 
+    /// Takes note that it is back after it had failed: what it did before tells nothing about it now.
+    pub fn came_back(&self, now: Instant) {
+        self.came_back.set(self.origin.nanos(now));
+    }
+
     /// The share of recent attempts that failed, 0 to 1; a result of 10 s ago counts half, one of
-    /// more than a minute ago nothing.
+    /// more than a minute ago nothing. Nor do failures count from before it came back.
     pub fn failure_rate(&self, now: Instant) -> f64 {
         let at = self.origin.nanos(now);
-        match self.last_failure.nanos() {
+        let since = self.came_back.nanos();
+        match self.last_failure.nanos().filter(|last| Some(*last) > since) {
             Some(last) if at.saturating_sub(last) < WINDOW_NANOS => self.window.failure_share(at),
             _ => 0.0,
         }

@@ -1,7 +1,6 @@
 //! A PostgreSQL primary with two replicas under load; servers are killed, and nobody notices but an
 //! event.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,17 +26,6 @@ async fn prepare(cluster: &PostgresCluster) {
         .await
         .unwrap();
     cluster.wait_caught_up().await.unwrap();
-}
-
-async fn stored(server: &PostgresServer) -> BTreeMap<i64, u64> {
-    let rows = server
-        .sql("SELECT id, count(*) FROM marks GROUP BY id")
-        .await
-        .unwrap();
-    let number = |text: &Option<String>| text.as_deref().unwrap().parse::<i64>().unwrap();
-    rows.iter()
-        .map(|row| (number(&row[0]), u64::try_from(number(&row[1])).unwrap()))
-        .collect()
 }
 
 /// The moment at which a direct connection has committed.
@@ -102,16 +90,16 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
     assert!(load.books.written() > before + 50, "writes go on");
 
     cluster.node(old).start_again().await.unwrap();
-    let on_old = stored(cluster.node(old)).await.len();
+    let on_old = world::stored(cluster.node(old)).await.len();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(
-        stored(cluster.node(old)).await.len(),
+        world::stored(cluster.node(old)).await.len(),
         on_old,
         "no write reaches the old primary"
     );
     let books = load.stop().await;
     assert_eq!(*books.failed_reads.lock(), Vec::<String>::new());
-    let mut after = stored(cluster.node(next)).await;
+    let mut after = world::stored(cluster.node(next)).await;
     after.remove(&-1);
     world::check_fates(&books, &after);
 

@@ -11,6 +11,7 @@ use mainstay::sql::Verbs;
 use mainstay::sql::{Database, Options, Plain, Value};
 use mainstay::tasks::Tasks;
 use mainstay::{Chance, DataProxy, EndpointSpec, Observer, Policy, Role, Sent, SqlError};
+use mainstay_testkit::postgres::PostgresServer;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -76,6 +77,8 @@ pub(crate) struct Books {
     pub(crate) fates: Mutex<BTreeMap<i64, Fate>>,
     /// Moments at which a write was acknowledged, with its number.
     pub(crate) acknowledged: Mutex<Vec<(Instant, i64)>>,
+    /// Moments at which a read was answered.
+    answered: Mutex<Vec<Instant>>,
     next: AtomicU64,
     stop: AtomicBool,
 }
@@ -89,6 +92,17 @@ impl Books {
     /// Acknowledged inserts so far.
     pub(crate) fn written(&self) -> usize {
         self.acknowledged.lock().len()
+    }
+
+    /// When a read was answered first after this moment.
+    pub(crate) fn read_after(&self, moment: Instant) -> Option<Instant> {
+        let answered = self.answered.lock();
+        answered.iter().copied().filter(|when| *when > moment).min()
+    }
+
+    /// The slowest read since this was asked last.
+    pub(crate) fn take_slowest_read(&self) -> Duration {
+        std::mem::take(&mut *self.slowest_read.lock())
     }
 
     /// The first acknowledgement of an insert that was begun after this moment.
@@ -143,6 +157,7 @@ async fn read(proxy: DataProxy, books: Arc<Books>) {
             Ok(value) => {
                 assert_eq!(value, Some(Value::Text("one".into())));
                 books.reads.fetch_add(1, Ordering::Relaxed);
+                books.answered.lock().push(Instant::now());
             }
             Err(error) => books.failed_reads.lock().push(describe(&error)),
         }
@@ -213,4 +228,16 @@ pub(crate) fn check_fates(books: &Books, stored: &BTreeMap<i64, u64>) {
             }
         }
     }
+}
+
+/// How often each insert is there.
+pub(crate) async fn stored(server: &PostgresServer) -> BTreeMap<i64, u64> {
+    let rows = server
+        .sql("SELECT id, count(*) FROM marks GROUP BY id")
+        .await
+        .unwrap();
+    let number = |text: &Option<String>| text.as_deref().unwrap().parse::<i64>().unwrap();
+    rows.iter()
+        .map(|row| (number(&row[0]), u64::try_from(number(&row[1])).unwrap()))
+        .collect()
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Inner, Member, Snapshot};
 use crate::endpoint::{Fitness, Placed};
-use crate::event::{EventKind, Role};
+use crate::event::Role;
 use crate::operation::Safety;
 use crate::policy::ReadFrom;
 use crate::routing::Candidate;
@@ -196,14 +196,10 @@ impl<M: Member> Inner<M> {
             })
             .min();
         match least {
-            Some((_, index)) => {
-                let endpoint = snapshot.endpoints[index].endpoint.id.clone();
-                self.events.publish(EventKind::LastResort { endpoint });
-                Choice::Use {
-                    index,
-                    last_resort: true,
-                }
-            }
+            Some((_, index)) => Choice::Use {
+                index,
+                last_resort: true,
+            },
             None => Choice::Exhausted,
         }
     }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod dropping;
+mod probing;
 
 use mainstay_engine::{Failure, Outcome};
 

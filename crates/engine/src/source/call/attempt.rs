@@ -16,6 +16,7 @@ use super::decision::Failed;
 use super::{Run, Stop, deadline_passed};
 use crate::attempt::{Attempt, Marks};
 use crate::endpoint::{CutMark, Endpoint};
+use crate::event::EventKind;
 use crate::failure::{Category, Classify, Failure, Outcome, Sent};
 use crate::gate::{Refusal, Ticket};
 use crate::in_flight::{InFlight, Slot};
@@ -71,6 +72,11 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     self.check_time_left(snapshot.placed(index).endpoint.as_ref(), now)?;
                     if let Some(begun) = self.ask(&snapshot, index, now) {
                         self.last_resort |= last_resort;
+                        if last_resort {
+                            let endpoint = snapshot.placed(index).endpoint.id.clone();
+                            let event = EventKind::LastResort { endpoint };
+                            self.inner.events.publish(event);
+                        }
                         self.epoch = snapshot.epoch;
                         self.policy_version = snapshot.policy.version;
                         return Ok(begun);
