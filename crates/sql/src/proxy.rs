@@ -19,8 +19,8 @@ use mainstay_engine::rejection::Carried;
 use mainstay_engine::source::{ControlError, SourceBuilder};
 use mainstay_engine::watchdog::Promotion;
 use mainstay_engine::{
-    Attempt, CallError, CallErrorKind, Chance, Done, EndpointSpec, Name, Need, Operation, Policy,
-    Route, Safety, Source,
+    Attempt, CallError, CallErrorKind, Chance, Done, EndpointId, EndpointSpec, Name, Need,
+    Operation, Policy, Route, Safety, Source,
 };
 
 use crate::catalog::{Describe, Description};
@@ -220,6 +220,14 @@ impl DataProxy {
             self.source().urge();
             return Err(self.not_primary(error, carried, request));
         }
+        // What the caller declared to be a read stays one. And behind another proxy's endpoint only that
+        // proxy knows the primary and what may be repeated.
+        if scope.attempt.is_some() || request.options.safety.is_some() {
+            let operation = self.operation(request, request.safety, &scope);
+            self.source()
+                .settle_carried(&operation, carried, error.failure());
+            return Err(error);
+        }
         self.learn(request);
         let mut write = request.clone();
         write.access = Access::ReadWrite;
@@ -256,7 +264,10 @@ impl DataProxy {
 
     fn learn(&self, request: &Request) {
         if let Work::Statement { text, .. } = &request.work {
-            self.shared.schema.remember_write(text);
+            // Callers who met it together learned it together.
+            if !self.shared.schema.remember_write(text) {
+                return;
+            }
             let fingerprint = self.shared.schema.classify(text).fingerprint;
             let fingerprint = format!("{fingerprint:016x}");
             self.source()
@@ -290,14 +301,12 @@ impl DataProxy {
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
-                let endpoint = attempt.endpoint.shared();
+                let endpoint = attempt.endpoint.clone();
                 let scope = Scope {
                     attempt: Some(attempt),
                 };
-                member.run(request, scope).await.map_err(|mut error| {
-                    error.detail_mut().endpoint.get_or_insert(endpoint);
-                    error
-                })
+                let ran = member.run(request, scope).await;
+                ran.map_err(|error| errors::at(&endpoint, error))
             }
         };
         let done = self
@@ -392,19 +401,22 @@ fn operation(name: Name, safety: Safety, options: &Options, scope: &Scope) -> Op
 
 fn answer(done: Done<Answer>) -> Answer {
     let mut answer = done.value;
-    // A proxy behind an endpoint says which of its own endpoints answered: `outer/inner`.
-    let endpoint: Arc<str> = match &answer.meta.endpoint {
-        Some(inner) => Arc::from(format!("{}/{inner}", done.endpoint)),
-        None => done.endpoint.shared(),
-    };
-    answer.meta.endpoint = Some(endpoint);
+    answer.meta.endpoint = Some(path(&done.endpoint, answer.meta.endpoint.as_deref()));
     answer.meta.attempts = done.attempts;
     answer.meta.cache = "off";
     answer.meta.elapsed = done.elapsed;
     answer.meta.correlation_id = Some(done.correlation_id);
     answer.meta.policy_version = done.policy_version;
-    answer.meta.last_resort = done.last_resort;
+    answer.meta.last_resort |= done.last_resort;
     answer
+}
+
+/// Where something happened: a proxy behind an endpoint says which of its own it was, `outer/inner`.
+fn path(endpoint: &EndpointId, inner: Option<&str>) -> Arc<str> {
+    match inner {
+        Some(inner) => Arc::from(format!("{endpoint}/{inner}")),
+        None => endpoint.shared(),
+    }
 }
 
 /// A refused change as an error of the face.

@@ -65,10 +65,19 @@ impl Schema {
         class
     }
 
-    /// Remembers that a text which looked like a read was refused by a read-only session.
-    pub fn remember_write(&self, text: &str) {
+    /// Remembers that a text which looked like a read was refused by a read-only session. Says whether
+    /// that is news: of several callers who find out at once, to one of them.
+    pub fn remember_write(&self, text: &str) -> bool {
         let class = self.classifier.classify(text, None);
-        self.hidden_writes.insert(class.fingerprint, ());
+        let mut is_news = false;
+        let remembered = self
+            .hidden_writes
+            .get_or_insert_with(&class.fingerprint, || {
+                is_news = true;
+                Ok::<(), std::convert::Infallible>(())
+            });
+        debug_assert!(remembered.is_ok());
+        is_news
     }
 
     /// The remembered description of an entity.

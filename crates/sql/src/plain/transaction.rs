@@ -44,8 +44,6 @@ pub(super) struct PlainTransaction {
     lease: Option<Held>,
     standing: Standing,
     plain: Plain,
-    /// Keeps the loss of the transaction apart from its end.
-    endpoint: Option<Arc<str>>,
 }
 
 impl Plain {
@@ -77,7 +75,6 @@ impl Plain {
             lease: Some(lease),
             standing: Standing::Open,
             plain: self.clone(),
-            endpoint: attempt.map(|attempt| attempt.endpoint.shared()),
         }))
     }
 }
@@ -411,6 +408,7 @@ impl Transaction for PlainTransaction {
     }
 
     fn endpoint(&self) -> Option<Arc<str>> {
-        self.endpoint.clone()
+        // A proxy knows its endpoints' names.
+        None
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mainstay_engine::rejection::{CallErrorParts, Rejection};
 use mainstay_engine::{
-    Blame, CallErrorKind, Category, Failure, Outcome, RejectionReason, Safety, Sent, Stopped,
+    Blame, CallErrorKind, Category, EndpointId, Failure, Outcome, RejectionReason, Safety, Sent,
+    Stopped,
 };
 
 use crate::error::{Code, SqlError, Verdict};
@@ -19,6 +20,13 @@ pub(super) fn classify<T>(result: &Result<T, SqlError>) -> Outcome {
             _ => Outcome::Failure(error.failure().clone()),
         },
     }
+}
+
+/// The error with the endpoint it happened on.
+pub(super) fn at(endpoint: &EndpointId, mut error: SqlError) -> SqlError {
+    let detail = error.detail_mut();
+    detail.endpoint = Some(super::path(endpoint, detail.endpoint.as_deref()));
+    error
 }
 
 /// The error that the caller of a verb gets.

@@ -29,14 +29,12 @@ impl DataProxy {
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
-                member
-                    .describe(
-                        what,
-                        Scope {
-                            attempt: Some(attempt),
-                        },
-                    )
-                    .await
+                let endpoint = attempt.endpoint.clone();
+                let scope = Scope {
+                    attempt: Some(attempt),
+                };
+                let described = member.describe(what, scope).await;
+                described.map_err(|error| errors::at(&endpoint, error))
             }
         };
         let done = self

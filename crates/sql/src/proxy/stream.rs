@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay_engine::source::Leased;
 use mainstay_engine::{Attempt, EndpointId, Route, Source};
 
-use super::{DataProxy, Member, WRITE_GRACE, errors};
+use super::{DataProxy, Member, WRITE_GRACE, errors, path};
 use crate::database::{Access, BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
 use crate::stream::{Batch, Batches, RowStream};
@@ -38,16 +38,14 @@ impl DataProxy {
             let (member, attempt) = attempt.split();
             let correlation_id = attempt.correlation_id;
             let number = attempt.number;
+            let endpoint = attempt.endpoint.clone();
             async move {
-                let mut stream = member
-                    .stream(
-                        request,
-                        Scope {
-                            attempt: Some(attempt),
-                        },
-                    )
-                    .await?;
-                let first = stream.next().await?;
+                let scope = Scope {
+                    attempt: Some(attempt),
+                };
+                let at = |error| errors::at(&endpoint, error);
+                let mut stream = member.stream(request, scope).await.map_err(at)?;
+                let first = stream.next().await.map_err(at)?;
                 stream.meta.correlation_id = Some(correlation_id);
                 stream.meta.attempts = number;
                 Ok((stream, first))
@@ -69,7 +67,7 @@ impl DataProxy {
         let (stream, first) = parts;
         let columns = stream.columns.clone();
         let meta = Meta {
-            endpoint: Some(endpoint.shared()),
+            endpoint: Some(path(&endpoint, stream.meta.endpoint.as_deref())),
             cache: "off",
             policy_version: self.source().snapshot().policy.version,
             ..stream.meta.clone()
@@ -115,13 +113,7 @@ impl Batches for Held {
                     self.source.blame(&self.endpoint, error.failure());
                 }
             }
-            next.map_err(|mut error| {
-                error
-                    .detail_mut()
-                    .endpoint
-                    .get_or_insert_with(|| self.endpoint.shared());
-                error
-            })
+            next.map_err(|error| errors::at(&self.endpoint, error))
         })
     }
 }

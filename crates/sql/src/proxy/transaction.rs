@@ -10,7 +10,7 @@ use mainstay_engine::{
 };
 use tokio::time::Instant;
 
-use super::{DataProxy, Member, WRITE_GRACE, errors, operation};
+use super::{DataProxy, Member, WRITE_GRACE, errors, operation, path};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
 use crate::transaction::{Begin, Transaction};
@@ -44,14 +44,14 @@ impl DataProxy {
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
-                member
-                    .begin(
-                        begin,
-                        Scope {
-                            attempt: Some(attempt),
-                        },
-                    )
-                    .await
+                let endpoint = attempt.endpoint.clone();
+                let id = attempt.correlation_id;
+                let scope = Scope {
+                    attempt: Some(attempt),
+                };
+                let begun = member.begin(begin, scope).await;
+                let begun = begun.map_err(|error| errors::at(&endpoint, error))?;
+                Ok((begun, id))
             }
         };
         let leased = self
@@ -63,13 +63,16 @@ impl DataProxy {
             Err(error) => return Err(errors::from_parts(error.into_parts(), Safety::Read)),
         };
         let endpoint = leased.endpoint.clone();
-        let (inner, held) = leased.split();
+        let ((inner, id), held) = leased.split();
+        // Its statements and its end go under the id of its beginning, at every level.
+        let mut options = begin.options.clone();
+        options.correlation_id = Some(id);
         let epoch = self.source().snapshot().epoch;
         Ok(Box::new(Pinned {
             proxy: self.clone(),
             inner: Some(inner),
             endpoint,
-            options: begin.options.clone(),
+            options,
             is_write,
             wrote: false,
             epoch,
@@ -199,7 +202,7 @@ impl Pinned {
         match result {
             Ok(mut answer) => {
                 answer.meta.elapsed = account.settle(&Ended::Success);
-                answer.meta.endpoint = Some(endpoint.shared());
+                answer.meta.endpoint = Some(path(&endpoint, answer.meta.endpoint.as_deref()));
                 answer.meta.attempts = 1;
                 answer.meta.cache = "off";
                 answer.meta.correlation_id = Some(correlation_id);
@@ -213,10 +216,7 @@ impl Pinned {
                     proxy.source().blame(&endpoint, error.failure());
                     error.detail_mut().code = Code::TransactionLost;
                 }
-                error
-                    .detail_mut()
-                    .endpoint
-                    .get_or_insert_with(|| endpoint.shared());
+                let mut error = errors::at(&endpoint, error);
                 error.detail_mut().correlation_id = Some(correlation_id);
                 Err(error)
             }
@@ -261,19 +261,17 @@ impl Pinned {
                         .await;
                 }
                 answer.meta.elapsed = account.settle(&Ended::Success);
-                answer.meta.endpoint = Some(self.endpoint.shared());
+                let inner = answer.meta.endpoint.as_deref();
+                answer.meta.endpoint = Some(path(&self.endpoint, inner));
                 answer.meta.attempts = 1;
                 answer.meta.cache = "off";
                 answer.meta.correlation_id = Some(correlation_id);
                 Ok(answer)
             }
-            Err(mut error) => {
+            Err(error) => {
                 account.settle(&Ended::Failure(error.failure()));
                 proxy.source().blame(&self.endpoint, error.failure());
-                error
-                    .detail_mut()
-                    .endpoint
-                    .get_or_insert_with(|| self.endpoint.shared());
+                let mut error = errors::at(&self.endpoint, error);
                 error.detail_mut().correlation_id = Some(correlation_id);
                 Err(error)
             }
@@ -328,6 +326,7 @@ impl Transaction for Pinned {
     }
 
     fn endpoint(&self) -> Option<Arc<str>> {
-        Some(self.endpoint.shared())
+        let inner = self.inner.as_ref().and_then(|inner| inner.endpoint());
+        Some(path(&self.endpoint, inner.as_deref()))
     }
 }

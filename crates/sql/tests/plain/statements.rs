@@ -513,3 +513,30 @@ async fn a_closed_database_lends_nothing() {
     );
     assert!(bench.driver.sessions().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_before_the_hand_over_proves_itself_whatever_the_statement() {
+    for text in [
+        "SELEC 1",
+        "CALL p()",
+        "VACUUM t",
+        "INSERT INTO t VALUES (1)",
+    ] {
+        for hands_over in [false, true] {
+            let bench = Bench::new();
+            let mut reply = Reply::fails(constraint_broken());
+            if !hands_over {
+                reply = reply.hands_nothing_over();
+            }
+            bench.driver.next(Point::Run, reply);
+            let error = bench
+                .plain
+                .run(&write(text), Scope::default())
+                .await
+                .unwrap_err();
+            let proves = !hands_over || text.starts_with("INSERT");
+            assert_eq!(error.sent().is_proven_harmless(), proves, "{text}");
+            bench.assert_clean().await;
+        }
+    }
+}
