@@ -8,8 +8,11 @@ mod stories {
     mod dependencies;
     mod failover;
     mod faults;
+    mod hidden_writes;
     mod leaks;
     mod lone;
+    mod mistakes;
+    mod nested;
     mod restart;
     mod world;
 }

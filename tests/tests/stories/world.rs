@@ -19,18 +19,29 @@ use tokio::time::Instant;
 /// Names of endpoints by their node's number.
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A driver for a private server on this port.
-pub(crate) fn postgres(port: u16, tasks: &Tasks) -> PostgresDriver {
+/// The superuser of a private server on this port.
+pub(crate) fn superuser(port: u16) -> PostgresSettings {
     let mut settings = PostgresSettings::new("127.0.0.1", "postgres", "postgres");
     settings.port = port;
     settings.tls.mode = TlsMode::Off;
     settings.connect_timeout = Duration::from_secs(2);
-    PostgresDriver::new(settings, tasks.clone())
+    settings
 }
 
 /// A source over servers on these ports; roles follow the servers.
 pub(crate) fn source(
     ports: &[u16],
+    settings: Settings,
+    tasks: &Tasks,
+    observer: impl Observer + 'static,
+) -> DataProxy {
+    let servers = ports.iter().copied().map(superuser).collect();
+    source_of(servers, settings, tasks, observer)
+}
+
+/// A source over servers; roles follow them.
+pub(crate) fn source_of(
+    servers: Vec<PostgresSettings>,
     settings: Settings,
     tasks: &Tasks,
     observer: impl Observer + 'static,
@@ -41,11 +52,11 @@ pub(crate) fn source(
         .tasks(tasks.clone())
         .chance(chance.clone())
         .observer(observer);
-    for (number, port) in ports.iter().enumerate() {
-        let driver = Arc::new(postgres(*port, tasks));
+    for (server, name) in servers.into_iter().zip(NAMES) {
+        let driver = Arc::new(PostgresDriver::new(server, tasks.clone()));
         let member: Arc<dyn Database> =
             Arc::new(Plain::new(driver, &policy, tasks.clone(), chance.clone()));
-        builder = builder.endpoint(EndpointSpec::new(NAMES[number], member).role(Role::Replica));
+        builder = builder.endpoint(EndpointSpec::new(name, member).role(Role::Replica));
     }
     builder.build().expect("the story's endpoints are valid")
 }

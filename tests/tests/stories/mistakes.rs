@@ -1,0 +1,349 @@
+//! What callers do wrong, and what callers do to each other, is no fault of a server.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mainstay::policy::Settings;
+use mainstay::sql::{
+    Access, AnswerMax, Begin, Code, Database, Isolation, Options, Request, Scope, Transaction,
+    Value, Verbs, Work,
+};
+use mainstay::tasks::Tasks;
+use mainstay::{DataProxy, EventKind, Preset, Safety, Sent, SqlError};
+use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::chronicle::{Chronicle, is_long, is_promoted};
+use super::world;
+
+const TABLES: &str = "
+    CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
+    INSERT INTO fixed VALUES (1, 'one');
+    CREATE TABLE hot (id bigint PRIMARY KEY, v bigint NOT NULL CHECK (v >= 0));
+    INSERT INTO hot SELECT g, 0 FROM generate_series(0, 9) g;";
+
+struct World {
+    cluster: PostgresCluster,
+    proxy: DataProxy,
+    /// Its first event is the one by which the primary is found.
+    chronicle: Chronicle,
+    tasks: Tasks,
+}
+
+impl World {
+    async fn new(options: PostgresOptions) -> Self {
+        let cluster = PostgresCluster::start(1, options).await.unwrap();
+        cluster.primary().sql(TABLES).await.unwrap();
+        cluster.wait_caught_up().await.unwrap();
+        let tasks = Tasks::new();
+        let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
+        let proxy = world::source(&ports, settings(), &tasks, |_: &_| {});
+        let chronicle = Chronicle::of(&proxy);
+        let promoted = |event: &EventKind| is_promoted(event, "a");
+        let limit = Duration::from_secs(20);
+        let begun = Instant::now();
+        chronicle.wait("a primary", begun, limit, promoted).await;
+        World {
+            cluster,
+            proxy,
+            chronicle,
+            tasks,
+        }
+    }
+
+    /// No circuit opened, no endpoint left and no role moved.
+    fn assert_untouched(&self) {
+        let touched = |event: &EventKind| {
+            matches!(
+                event,
+                EventKind::Circuit { .. }
+                    | EventKind::Down { .. }
+                    | EventKind::RolePromoted { .. }
+                    | EventKind::RoleDemoted { .. }
+                    | EventKind::NoPrimary
+            )
+        };
+        let count = self.chronicle.moments(touched).len();
+        assert_eq!(count, 1, "{}", self.chronicle.text());
+        for status in self.proxy.source().status() {
+            assert_eq!(status.circuit, "closed");
+            assert_eq!(status.stats.circuit_opened, 0);
+        }
+    }
+
+    async fn end(self) {
+        self.assert_untouched();
+        let read = self.proxy.scalar(
+            "SELECT v FROM fixed WHERE id = 1",
+            Vec::new(),
+            Options::default(),
+        );
+        assert_eq!(read.await.unwrap(), Some(Value::Text("one".into())));
+        assert_eq!(self.tasks.shutdown(Duration::from_secs(5)).await, 0);
+    }
+}
+
+/// Short waits between attempts, so that a story about thousands of them is short as well.
+fn settings() -> Settings {
+    let mut settings = Preset::Balanced.settings();
+    settings.retry.delay = Duration::from_millis(2);
+    settings
+}
+
+/// Runs `count` calls by 20 callers.
+async fn flood<F, Fut>(proxy: &DataProxy, count: u32, call: F)
+where
+    F: Fn(DataProxy, u32) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let next = Arc::new(AtomicU32::new(0));
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let (proxy, next, call) = (proxy.clone(), Arc::clone(&next), call.clone());
+        callers.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return;
+                }
+                call(proxy.clone(), number).await;
+            }
+        });
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+}
+
+async fn run(proxy: &DataProxy, sql: &str) -> Result<(), SqlError> {
+    let ran = proxy.query(sql, Vec::new(), Options::default()).await;
+    ran.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_statements_and_a_flood_of_constraints_open_nothing() {
+    let world = World::new(PostgresOptions::new()).await;
+    let bad = [
+        "SELECT nothing FROM fixed",
+        "SELEC v FROM fixed",
+        "SELECT v FROM nowhere",
+        "INSERT INTO hot (id, v) VALUES ('one', 1)",
+        "SELECT 1 / 0",
+        "UPDATE nowhere SET v = 1",
+    ];
+    for sql in bad {
+        let error = run(&world.proxy, sql).await.expect_err(sql);
+        assert!(error.sent().is_proven_harmless(), "{sql}: {error}");
+        assert_eq!(error.detail().attempts.len(), 1, "{sql}: tried once");
+    }
+    world.assert_untouched();
+    flood(&world.proxy, 1_000, move |proxy, number| async move {
+        let sql = bad[number as usize % bad.len()];
+        run(&proxy, sql).await.expect_err(sql);
+    })
+    .await;
+    flood(&world.proxy, 1_000, |proxy, number| async move {
+        let sql = match number % 2 {
+            0 => "INSERT INTO hot (id, v) VALUES (1, 1)",
+            _ => "UPDATE hot SET v = -1 WHERE id = 1",
+        };
+        let error = run(&proxy, sql).await.expect_err(sql);
+        assert_eq!(error.code(), Code::Constraint, "{error}");
+        assert_eq!(error.sent(), Sent::YesUnprocessed);
+    })
+    .await;
+    world.end().await;
+}
+
+fn statement(text: &str) -> Request {
+    let is_read = text.starts_with("SELECT");
+    Request {
+        name: "query".into(),
+        work: Work::Statement {
+            text: text.into(),
+            params: Vec::new(),
+        },
+        safety: if is_read { Safety::Read } else { Safety::Write },
+        access: if is_read {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        },
+        options: Options::default(),
+        answer_max: AnswerMax::default(),
+    }
+}
+
+/// Runs statements in one transaction of this isolation.
+async fn transact(
+    proxy: &DataProxy,
+    isolation: Isolation,
+    statements: &[&str],
+    between: impl AsyncFn(),
+) -> Result<(), SqlError> {
+    let begin = Begin {
+        isolation,
+        ..Begin::default()
+    };
+    let mut transaction: Box<dyn Transaction> = proxy.begin(&begin, Scope::default()).await?;
+    for (number, text) in statements.iter().enumerate() {
+        if number > 0 {
+            between().await;
+        }
+        let ran = transaction.run(&statement(text)).await;
+        if let Err(error) = ran {
+            let _ = transaction.rollback().await;
+            return Err(error);
+        }
+    }
+    transaction.commit().await.map(drop)
+}
+
+fn conflicts() -> u32 {
+    if is_long() { 2_000 } else { 400 }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_serialization_failures_open_nothing() {
+    let world = World::new(PostgresOptions::new()).await;
+    let failed = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&failed);
+    flood(&world.proxy, 20, move |proxy, _| {
+        let failed = Arc::clone(&counted);
+        async move {
+            while failed.load(Ordering::Relaxed) < conflicts() {
+                let statements = [
+                    "SELECT v FROM hot WHERE id = 1",
+                    "UPDATE hot SET v = v + 1 WHERE id = 1",
+                ];
+                let ran = transact(
+                    &proxy,
+                    Isolation::RepeatableRead,
+                    &statements,
+                    tokio::task::yield_now,
+                )
+                .await;
+                if let Err(error) = ran {
+                    assert_eq!(error.code(), Code::Contention, "{error}");
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    })
+    .await;
+    assert!(failed.load(Ordering::Relaxed) >= conflicts());
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_lock_timeouts_open_nothing() {
+    let world = World::new(PostgresOptions::new().setting("lock_timeout", "10ms")).await;
+    let holder = world.cluster.primary().session().await.unwrap();
+    let hold = "BEGIN; SELECT v FROM hot WHERE id = 1 FOR UPDATE";
+    holder.sql(hold).await.unwrap();
+    flood(&world.proxy, conflicts(), |proxy, _| async move {
+        let sql = "UPDATE hot SET v = v + 1 WHERE id = 1";
+        let error = run(&proxy, sql).await.expect_err(sql);
+        assert_eq!(error.code(), Code::Contention, "{error}");
+        assert_eq!(error.sent(), Sent::YesUnprocessed);
+    })
+    .await;
+    holder.sql("ROLLBACK").await.unwrap();
+    let free = run(&world.proxy, "UPDATE hot SET v = 7 WHERE id = 1").await;
+    assert!(free.is_ok(), "{free:?}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_deadlocks_on_one_hot_row_open_nothing() {
+    let world = World::new(PostgresOptions::new().setting("deadlock_timeout", "10ms")).await;
+    let hot = "UPDATE hot SET v = v + 1 WHERE id = 1";
+    let other = "UPDATE hot SET v = v + 1 WHERE id = 2";
+    for round in 0..20 {
+        let both = Barrier::new(2);
+        let meet = async || {
+            both.wait().await;
+        };
+        let proxy = &world.proxy;
+        let (forth, back) = ([hot, other], [other, hot]);
+        let (one, two) = tokio::join!(
+            transact(proxy, Isolation::Default, &forth, meet),
+            transact(proxy, Isolation::Default, &back, meet),
+        );
+        let ((Ok(()), Err(error)) | (Err(error), Ok(()))) = (one, two) else {
+            panic!("round {round}: one of the two is the victim");
+        };
+        assert_eq!(error.code(), Code::Contention, "{error}");
+    }
+    let total = world.cluster.primary();
+    let total = total.value("SELECT v FROM hot WHERE id = 1").await.unwrap();
+    assert_eq!(total, "20", "the survivors' updates");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_terminated_backend_opens_nothing() {
+    let world = World::new(PostgresOptions::new()).await;
+    flood(&world.proxy, 100, |proxy, _| async move {
+        run(&proxy, "SELECT v FROM fixed").await.unwrap();
+    })
+    .await;
+    let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE application_name = 'mainstay' AND pid <> pg_backend_pid() \
+               ORDER BY state = 'active' DESC LIMIT 1";
+    let sleeping = {
+        let proxy = world.proxy.clone();
+        tokio::spawn(async move { run(&proxy, "SELECT pg_sleep(1), v FROM fixed").await })
+    };
+    for node in world.cluster.nodes() {
+        assert_eq!(node.value(one).await.unwrap(), "t");
+    }
+    flood(&world.proxy, 200, |proxy, _| async move {
+        run(&proxy, "SELECT v FROM fixed").await.unwrap();
+    })
+    .await;
+    sleeping.await.unwrap().unwrap();
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_on_one_replica_fails_no_read() {
+    let options = PostgresOptions::new().access("host all app 127.0.0.1/32 scram-sha-256");
+    let cluster = PostgresCluster::start(2, options).await.unwrap();
+    cluster.primary().sql(TABLES).await.unwrap();
+    cluster.primary().create_user("app", "right").await.unwrap();
+    let grant = "GRANT SELECT, UPDATE ON fixed, hot TO app";
+    cluster.primary().sql(grant).await.unwrap();
+    cluster.wait_caught_up().await.unwrap();
+    let tasks = Tasks::new();
+    let login = |(number, password): (usize, &'static str)| {
+        let mut server = world::superuser(cluster.node(number).port());
+        server.user = "app".into();
+        server.password = Some(Arc::new(move || Ok(password.to_owned())));
+        server
+    };
+    let servers = [(0, "right"), (1, "wrong"), (2, "right")].map(login);
+    let proxy = world::source_of(servers.into(), settings(), &tasks, |_: &_| {});
+    let chronicle = Chronicle::of(&proxy);
+    world::wait_for_primary(&proxy).await;
+    flood(&proxy, 1_000, |proxy, _| async move {
+        let read = run(&proxy, "SELECT v FROM fixed").await;
+        read.unwrap_or_else(|error| panic!("{}", world::describe(&error)));
+    })
+    .await;
+    let written = run(&proxy, "UPDATE hot SET v = 1 WHERE id = 1").await;
+    assert!(written.is_ok(), "{written:?}");
+    let moved = |event: &EventKind| {
+        matches!(
+            event,
+            EventKind::RolePromoted { .. } | EventKind::RoleDemoted { .. }
+        )
+    };
+    let count = chronicle.moments(moved).len();
+    assert_eq!(count, 1, "only the first: {}", chronicle.text());
+    assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, 0);
+}
