@@ -28,6 +28,11 @@ pub(crate) fn superuser(port: u16) -> PostgresSettings {
     settings
 }
 
+/// A driver for a private server on this port.
+pub(crate) fn postgres(port: u16, tasks: &Tasks) -> PostgresDriver {
+    PostgresDriver::new(superuser(port), tasks.clone())
+}
+
 /// A source over servers on these ports; roles follow the servers.
 pub(crate) fn source(
     ports: &[u16],
