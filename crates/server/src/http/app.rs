@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use hyper::body::Incoming;
 use mainstay_config::ServerSettings;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{Chance, CorrelationId};
@@ -168,8 +167,7 @@ impl App {
 
     /// The way of every request: who calls, the route's work, and one place where problems are written
     /// down. A panic ends this request alone.
-    pub(super) async fn answer(&self, mut router: Router, request: Request<Incoming>) -> Response {
-        let mut request = request.map(Body::new);
+    pub(super) async fn answer(&self, mut router: Router, mut request: Request<Body>) -> Response {
         let id = Caller::id(request.headers(), &self.chance);
         let response = match Caller::read(request.headers(), id) {
             Err(problem) => problem.into_response(),
@@ -199,5 +197,56 @@ impl App {
             response.headers_mut().insert("x-correlation-id", id);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use mainstay_config::{Input, LoadOptions};
+
+    use super::*;
+    use crate::assembly::Assembly;
+
+    async fn app(folder: &std::path::Path) -> App {
+        let text = format!(
+            "[server]\ndata_dir = '{0}'\n[sources.s]\ndriver = 'sqlite'\npath = '{0}/s.db'\n\
+             [sources.s.endpoints.a]\n",
+            folder.display()
+        );
+        let name = "test.toml".to_owned();
+        let options = LoadOptions {
+            files: vec![Input::Text { name, text }],
+            ..LoadOptions::default()
+        };
+        let (layers, _) = Layers::load(options).await.unwrap();
+        let (tasks, chance) = (Tasks::new(), Chance::seeded(1));
+        let sources = Assembly::build(&layers.configuration(), &tasks, &chance).unwrap();
+        App::new(layers, sources, chance, tasks)
+    }
+
+    #[tokio::test]
+    async fn a_request_that_panics_is_answered_counted_and_the_next_one_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let app = app(folder.path()).await;
+        let breaks = || async {
+            std::panic::resume_unwind(Box::new("as told"));
+            #[allow(unreachable_code, reason = "the type of the answer")]
+            ""
+        };
+        let router = Router::new()
+            .route("/break", get(breaks))
+            .route("/fine", get(|| async { "" }));
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            app.answer(router.clone(), request).await
+        };
+        let broken = ask("/break").await;
+        assert_eq!(broken.status(), 500);
+        assert_eq!(broken.headers()["content-type"], "application/problem+json");
+        assert!(broken.headers().contains_key("x-correlation-id"));
+        assert_eq!(app.counts().panics(), 1);
+        assert_eq!(ask("/fine").await.status(), 200);
+        app.sources().close(Duration::ZERO).await;
     }
 }

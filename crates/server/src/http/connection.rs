@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -74,11 +77,11 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSem
     };
     let socket = TokioIo::new(Paced::new(stream, phase.clone(), pace));
     let stopping = app.stopping().clone();
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         phase.begin();
         let (app, router, phase) = (Arc::clone(&app), router.clone(), phase.clone());
         async move {
-            let response = app.answer(router, request).await;
+            let response = app.answer(router, request.map(Body::new)).await;
             phase.end();
             Ok::<_, Infallible>(response)
         }

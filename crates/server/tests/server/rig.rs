@@ -76,7 +76,14 @@ impl Rig {
     }
 
     pub(super) async fn from(folder: Arc<TempDir>, text: String) -> Result<Rig, StartError> {
-        let running = Server::start(options(text)).await?;
+        Rig::from_options(folder, options(text)).await
+    }
+
+    pub(super) async fn from_options(
+        folder: Arc<TempDir>,
+        options: LoadOptions,
+    ) -> Result<Rig, StartError> {
+        let running = Server::start(options).await?;
         Ok(Rig {
             client: Client::new(running.address()),
             folder,
