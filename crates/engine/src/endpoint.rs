@@ -122,11 +122,10 @@ impl Endpoint {
         let old = self.policy.swap(Arc::clone(&new));
         let counts_operations = new.circuit.mode == CircuitMode::Operations;
         let retries_differ = old.retry.attempts_max != new.retry.attempts_max;
-        if old.circuit != new.circuit || (counts_operations && retries_differ) {
-            if let Some(transition) = self.gate.circuit().reset(Instant::now()) {
+        if (old.circuit != new.circuit || (counts_operations && retries_differ))
+            && let Some(transition) = self.gate.circuit().reset(Instant::now()) {
                 self.publish(&transition);
             }
-        }
     }
 
     /// What its health checks say.
