@@ -69,7 +69,7 @@ pub struct LoadOptions {
     pub environment: Vec<(String, String)>,
     /// Flags of the command line that stand for keys.
     pub flags: Vec<Flag>,
-    /// Changes by the admin API, parsed with [`Origin::Runtime`].
+    /// Changes by the admin API, parsed with [`Origin::Runtime`](crate::Origin::Runtime).
     pub runtime: Option<Tree>,
     /// Where referenced secrets are kept.
     pub secrets: Arc<dyn SecretReader>,

@@ -123,9 +123,10 @@ impl Endpoint {
         let counts_operations = new.circuit.mode == CircuitMode::Operations;
         let retries_differ = old.retry.attempts_max != new.retry.attempts_max;
         if (old.circuit != new.circuit || (counts_operations && retries_differ))
-            && let Some(transition) = self.gate.circuit().reset(Instant::now()) {
-                self.publish(&transition);
-            }
+            && let Some(transition) = self.gate.circuit().reset(Instant::now())
+        {
+            self.publish(&transition);
+        }
     }
 
     /// What its health checks say.

@@ -198,7 +198,7 @@ impl Story {
         let answer = self.lone.proxy.query(READ, params, options()).await?;
         assert_eq!(
             answer.rows,
-            [[Value::Text(format!("value {id}").into())]],
+            [[Value::Text(format!("value {id}"))]],
             "a read that succeeds has its row"
         );
         Ok(())
