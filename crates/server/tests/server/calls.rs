@@ -198,3 +198,34 @@ async fn the_embedded_source_answers_at_once() {
     assert!(rows["value"].as_i64().unwrap() > 1000, "{rows}");
     rig.end().await;
 }
+
+#[tokio::test]
+async fn a_source_may_say_that_its_writes_can_be_repeated() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let source = super::rig::source(folder.path());
+    let said = "[sources.s]\nsafety = \"idempotent_write\"\n";
+    let source = source.replacen("[sources.s]\n", said, 1);
+    let text = format!("{}{source}", super::rig::head(folder.path()));
+    let rig = Rig::from(folder, text).await.unwrap();
+    rig.make_table().await;
+    rig.insert(&["a"]).await;
+    let declared = json!({"sql": "DELETE FROM t", "options": {"safety": "write"}});
+    rig.client.verb("execute", declared).await.good();
+    rig.client
+        .verb("query", json!({"sql": "SELECT 1"}))
+        .await
+        .good();
+    let entries = rig.client.get("/v1/sources/s/audit").await.good();
+    let entries: Vec<_> = entries["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["operation"] != "describe")
+        .map(|entry| entry["safety"].clone())
+        .collect();
+    assert_eq!(
+        entries,
+        ["read", "write", "idempotent_write", "idempotent_write"]
+    );
+    rig.end().await;
+}

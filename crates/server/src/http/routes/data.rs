@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
+use mainstay_engine::Safety;
 use mainstay_sql::verbs::{Change, Verbs};
 use mainstay_sql::{Answer, Database, Find, Options, split_script};
 use serde::Deserialize;
@@ -49,7 +50,7 @@ pub(super) async fn query(
     Body(body): Body<StatementBody>,
 ) -> Answered {
     refuse_lines(&headers)?;
-    let (sql, params, options) = statement(body, &caller, &app)?;
+    let (sql, params, options) = statement(body, &place, &caller, &app)?;
     let answer = place.served.proxy().query(&sql, params, options).await?;
     respond(&answer, Shape::Rows(None), app.settings().answer_max)
 }
@@ -60,7 +61,7 @@ pub(super) async fn scalar(
     caller: Caller,
     Body(body): Body<StatementBody>,
 ) -> Answered {
-    let (sql, params, options) = statement(body, &caller, &app)?;
+    let (sql, params, options) = statement(body, &place, &caller, &app)?;
     let answer = place.served.proxy().query(&sql, params, options).await?;
     let columns = answer.columns.len();
     if answer.rows.len() > 1 || columns > 1 {
@@ -79,19 +80,39 @@ pub(super) async fn execute(
     caller: Caller,
     Body(body): Body<StatementBody>,
 ) -> Answered {
-    let (sql, params, options) = statement(body, &caller, &app)?;
+    let (sql, params, options) = statement(body, &place, &caller, &app)?;
     let answer = place.served.proxy().execute(&sql, params, options).await?;
     changed(&app, &answer)
 }
 
 fn statement(
     body: StatementBody,
+    place: &Place,
     caller: &Caller,
     app: &App,
 ) -> Result<(String, Vec<mainstay_sql::Value>, Options), Problem> {
     body.text()?;
     let params = params(&body.params)?;
-    Ok((body.sql, params, body.options.complete(caller, app)?))
+    let mut options = body.options.complete(caller, app)?;
+    if options.safety.is_none() && place.writes_may_repeat() {
+        let class = place.served.proxy().schema().classify(&body.sql);
+        options.safety = (class.safety == Safety::Write).then_some(Safety::IdempotentWrite);
+    }
+    Ok((body.sql, params, options))
+}
+
+/// Options of a verb that writes.
+fn of_write(
+    options: CallOptions,
+    place: &Place,
+    caller: &Caller,
+    app: &App,
+) -> Result<Options, Problem> {
+    let mut options = options.complete(caller, app)?;
+    if options.safety.is_none() && place.writes_may_repeat() {
+        options.safety = Some(Safety::IdempotentWrite);
+    }
+    Ok(options)
 }
 
 fn changed(app: &App, answer: &Answer) -> Answered {
@@ -166,7 +187,7 @@ pub(super) async fn insert(
     Body(body): Body<InsertBody>,
 ) -> Answered {
     let values = record(&body.values)?;
-    let options = body.options.complete(&caller, &app)?;
+    let options = of_write(body.options, &place, &caller, &app)?;
     let proxy = place.served.proxy();
     let answer = proxy.insert(&body.entity, &values, options).await?;
     changed(&app, &answer)
@@ -189,7 +210,7 @@ pub(super) async fn insert_many(
 ) -> Answered {
     check_count("rows", body.rows.len(), app.settings().rows_max)?;
     let rows: Result<Vec<_>, _> = body.rows.iter().map(record).collect();
-    let options = body.options.complete(&caller, &app)?;
+    let options = of_write(body.options, &place, &caller, &app)?;
     let proxy = place.served.proxy();
     let answer = proxy
         .insert_many(&body.entity, &rows?, options, None)
@@ -235,7 +256,7 @@ pub(super) async fn update(
         filters: body.filters,
         set: body.set,
     };
-    let options = body.options.complete(&caller, &app)?;
+    let options = of_write(body.options, &place, &caller, &app)?;
     let proxy = place.served.proxy();
     let answer = proxy
         .update(&body.entity, &change.change()?, options)
@@ -260,7 +281,7 @@ pub(super) async fn update_many(
 ) -> Answered {
     check_count("changes", body.changes.len(), app.settings().rows_max)?;
     let changes: Result<Vec<_>, _> = body.changes.into_iter().map(ChangeBody::change).collect();
-    let options = body.options.complete(&caller, &app)?;
+    let options = of_write(body.options, &place, &caller, &app)?;
     let proxy = place.served.proxy();
     let answer = proxy
         .update_many(&body.entity, &changes?, options, None)
@@ -285,7 +306,7 @@ pub(super) async fn delete(
     Body(body): Body<DeleteBody>,
 ) -> Answered {
     let filters = filters(body.filters)?;
-    let options = body.options.complete(&caller, &app)?;
+    let options = of_write(body.options, &place, &caller, &app)?;
     let proxy = place.served.proxy();
     let answer = proxy.delete(&body.entity, &filters, options).await?;
     changed(&app, &answer)

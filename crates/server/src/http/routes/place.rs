@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use mainstay_engine::Safety;
 
 use crate::assembly::Served;
 use crate::http::app::App;
@@ -16,6 +17,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Whether the source's settings say that its writes have no further effect when repeated.
+    pub(super) fn writes_may_repeat(&self) -> bool {
+        self.served.settings().safety == Safety::IdempotentWrite
+    }
+
     /// The name at `{name}` in the route.
     pub(super) fn name(&self, name: &str) -> Result<&str, Problem> {
         let found = self.names.iter().find(|(known, _)| *known == name);
