@@ -45,7 +45,8 @@ pub const WRITE_GRACE: Duration = Duration::from_millis(400);
 pub struct DataProxyBuilder {
     source: SourceBuilder<Member>,
     dialect: Option<Dialect>,
-    promotion: Promotion,
+    /// `None`: the dialect's.
+    promotion: Option<Promotion>,
     limits: TransactionLimits,
 }
 
@@ -76,10 +77,11 @@ impl DataProxyBuilder {
         self
     }
 
-    /// Says how another endpoint becomes primary. Default: [`Promotion::Follow`].
+    /// Says how another endpoint becomes primary. Default: [`Promotion::Follow`], and for
+    /// SQLite, whose file cannot say who is primary, [`Promotion::Route`].
     #[must_use]
     pub fn promotion(mut self, promotion: Promotion) -> Self {
-        self.promotion = promotion;
+        self.promotion = Some(promotion);
         self
     }
 
@@ -125,6 +127,10 @@ impl DataProxyBuilder {
                 "give it at least one",
             ));
         };
+        let promotion = self.promotion.unwrap_or(match dialect {
+            Dialect::Sqlite => Promotion::Route,
+            Dialect::Postgres | Dialect::MySql => Promotion::Follow,
+        });
         let proxy = DataProxy {
             shared: Arc::new(Shared {
                 source,
@@ -136,9 +142,7 @@ impl DataProxyBuilder {
                 closed: AtomicBool::new(false),
             }),
         };
-        proxy
-            .source()
-            .watch(Arc::new(probe::Prober), self.promotion);
+        proxy.source().watch(Arc::new(probe::Prober), promotion);
         Ok(proxy)
     }
 }
@@ -165,7 +169,7 @@ impl DataProxy {
         DataProxyBuilder {
             source: Source::builder(name, policy),
             dialect: None,
-            promotion: Promotion::Follow,
+            promotion: None,
             limits: TransactionLimits::default(),
         }
     }

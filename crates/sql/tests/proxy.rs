@@ -1,4 +1,4 @@
-//! Transactions through a proxy, on a scripted driver and a paused clock.
+//! A proxy on a scripted driver and a paused clock: its transactions and its primary.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use mainstay_engine::{
     Category, Chance, EndpointSpec, Failure, Policy, Preset, Role, Safety, Sent, Settings,
 };
 use mainstay_sql::{
-    Access, AnswerMax, Begin, Code, DataProxy, Database, Dialect, Options, Plain, Request, Scope,
-    SqlError, Transaction, TransactionLimits, Verbs, Verdict, Work,
+    Access, AnswerMax, Begin, Code, DataProxy, Database, Dialect, Options, Plain, Probe, Request,
+    Scope, SqlError, Transaction, TransactionLimits, Verbs, Verdict, Work,
 };
 use mainstay_testkit::scripted::reply::{OnCancel, connection_lost, refused};
 use mainstay_testkit::scripted::{Point, Reply, ScriptedDriver};
@@ -32,8 +32,12 @@ fn settings() -> Settings {
 }
 
 fn bench() -> Bench {
-    let driver = ScriptedDriver::new(Dialect::Postgres);
-    let policy = Policy::new(settings()).unwrap();
+    bench_of(Dialect::Postgres, settings())
+}
+
+fn bench_of(dialect: Dialect, settings: Settings) -> Bench {
+    let driver = ScriptedDriver::new(dialect);
+    let policy = Policy::new(settings).unwrap();
     let shared = Arc::new(driver.clone());
     let plain = Plain::new(shared, &policy, Tasks::new(), Chance::seeded(1));
     let member: Arc<dyn Database> = Arc::new(plain.clone());
@@ -191,4 +195,17 @@ async fn a_commit_whose_answer_is_lost_weighs_on_its_endpoint() {
         (Code::OutcomeUnknown, Sent::Maybe)
     );
     assert!(bench.blamed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_cannot_say_so_stays_primary_where_the_file_is_all_there_is() {
+    for (dialect, stays) in [(Dialect::Sqlite, true), (Dialect::Postgres, false)] {
+        let mut settings = settings();
+        settings.health.enabled = true;
+        let bench = bench_of(dialect, settings);
+        bench.driver.set_probe(Ok(Probe::default()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let snapshot = bench.proxy.source().snapshot();
+        assert_eq!(snapshot.primary().is_some(), stays, "{dialect:?}");
+    }
 }

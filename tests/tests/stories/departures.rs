@@ -17,6 +17,8 @@ use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
 
 use super::lone::{self, Lone};
 
+/// A call that was never left half way is made anew so often.
+const ROUNDS_MAX: usize = 100;
 /// No call has more await points.
 const POLLS_MAX: usize = 2_000;
 /// Open at once; one leaked would be missed soon.
@@ -212,14 +214,16 @@ async fn leave_everywhere(lone: &Lone, name: &str, call: Call) -> usize {
 
 async fn leave_all(lone: &Lone) {
     for (name, call) in calls() {
-        let began = tokio::time::Instant::now();
-        let polls = leave_everywhere(lone, name, call).await;
-        println!("{name}: {polls} await points in {:?}", began.elapsed());
+        let mut left = Vec::new();
+        // A fast answer may be there before anybody could leave.
+        while left.len() < ROUNDS_MAX && left.iter().sum::<usize>() == 0 {
+            left.push(leave_everywhere(lone, name, call).await - 1);
+        }
+        println!("{name}: left {left:?} times");
+        assert!(left.iter().sum::<usize>() > 0, "nobody could leave {name}");
     }
     check_transactions(lone).await;
     lone.check_whole("in the end").await;
-    let cancelled = lone.proxy.source().counts().read().cancelled;
-    assert!(cancelled >= 12, "only {cancelled} calls were left half way");
 }
 
 async fn fill(lone: &Lone, integer: &str) {

@@ -123,7 +123,7 @@ fn is_commit(moment: &Moment) -> bool {
     moment.text.contains("COMMIT")
 }
 
-/// Statements of the callers: not the driver's own health checks.
+/// Statements of the callers: not the driver's own.
 fn is_ours(moment: &Moment) -> bool {
     let texts = [INSERT, UPSERT, STEP, READ];
     moment.kind == Kind::Begin || is_commit(moment) || texts.contains(&&*moment.text)

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use mainstay::policy::Settings;
 use mainstay::sql::{
-    Access, AnswerMax, Dialect, Driver, Options, Plain, Request, TransactionLimits, Value, Work,
+    Access, AnswerMax, Driver, Options, Plain, Request, TransactionLimits, Value, Work,
 };
 use mainstay::tasks::Tasks;
-use mainstay::watchdog::Promotion;
 use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Preset, Role, Safety};
 use mainstay_testkit::postgres::PostgresServer;
 use tokio::time::{Instant, sleep};
@@ -26,8 +25,8 @@ pub(crate) struct Lone {
     pub(crate) tasks: Tasks,
 }
 
-/// Settings under which nothing but the fault at hand decides: no circuit, short pauses, no probes
-/// while a test runs.
+/// Settings under which nothing but the fault at hand decides: no circuit, no health checks, which
+/// would be cut too and take the role away, and short pauses.
 pub(crate) fn settings(attempt_timeout: Duration) -> Settings {
     let mut settings = Preset::Balanced.settings();
     settings.retry.attempt_timeout = Some(attempt_timeout);
@@ -35,7 +34,7 @@ pub(crate) fn settings(attempt_timeout: Duration) -> Settings {
     settings.retry.delay = Duration::from_millis(5);
     settings.retry.budget = None;
     settings.circuit.failures = 0;
-    settings.health.interval = Duration::from_secs(600);
+    settings.health.enabled = false;
     settings
 }
 
@@ -61,17 +60,12 @@ impl Lone {
     ) -> Self {
         let policy = Policy::new(settings).expect("the story's policy is valid");
         let chance = Chance::seeded(11);
-        let promotion = match driver.dialect() {
-            Dialect::Sqlite => Promotion::Route,
-            _ => Promotion::Follow,
-        };
         let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
         let member: Arc<dyn Database> = Arc::new(plain.clone());
         let proxy = DataProxy::builder("lone", policy)
             .tasks(tasks.clone())
             .chance(chance)
             .transactions(limits)
-            .promotion(promotion)
             .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
             .build()
             .expect("one endpoint is valid");
