@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -262,6 +262,8 @@ impl<F: Fn(&Event) + Send + Sync> Observer for F {
 /// The events of one source: a list of observers and a bounded stream for subscribers.
 pub struct Events {
     source: Arc<str>,
+    /// Whether there is an observer: spares the common path the list.
+    observed: AtomicBool,
     observers: ArcSwap<Vec<Arc<dyn Observer>>>,
     stream: broadcast::Sender<Arc<Event>>,
     number: AtomicU64,
@@ -273,6 +275,7 @@ impl Events {
     pub fn new(source: Arc<str>) -> Self {
         Events {
             source,
+            observed: AtomicBool::new(false),
             observers: ArcSwap::from_pointee(Vec::new()),
             stream: broadcast::Sender::new(SUBSCRIBER_BACKLOG),
             number: AtomicU64::new(0),
@@ -287,6 +290,7 @@ impl Events {
             list.push(Arc::clone(&observer));
             list
         });
+        self.observed.store(true, Ordering::Release);
     }
 
     /// Subscribes to everything from now on. A subscriber that is more than 1024 events behind loses
@@ -299,7 +303,7 @@ impl Events {
 
     /// Whether anybody would see an event: callers on hot paths ask before they make one.
     pub fn is_watched(&self) -> bool {
-        self.stream.receiver_count() > 0 || !self.observers.load().is_empty()
+        self.is_observed() || self.stream.receiver_count() > 0
     }
 
     /// Observers that panicked, counted per event.
@@ -309,7 +313,7 @@ impl Events {
 
     /// Whether an observer would see a call's end.
     pub fn is_observed(&self) -> bool {
-        !self.observers.load().is_empty()
+        self.observed.load(Ordering::Acquire)
     }
 
     /// Publishes the end of a call, to observers only: a stream of what happens to a source would be

@@ -29,7 +29,8 @@ use crate::budget::Budget;
 use crate::chance::Chance;
 use crate::endpoint::Placed;
 use crate::event::{EventKind, EventStream, Events, Observer, Role};
-use crate::intercept::Interceptor;
+use crate::intercept::{Fault, Interceptor};
+use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::rate::Rate;
@@ -151,6 +152,7 @@ impl<M: Member> SourceBuilder<M> {
                 sink: SwapSink::default(),
                 redactor: Redactor::default(),
                 keeps_recent: AtomicBool::new(false),
+                audited: AtomicBool::new(false),
                 recent,
                 budget: Budget::new(now),
                 rate: Rate::new(),
@@ -160,6 +162,7 @@ impl<M: Member> SourceBuilder<M> {
                 waiting: AtomicU64::new(0),
                 urge: Notify::new(),
                 counts: SourceCounts::default(),
+                intercepts: AtomicBool::new(self.interceptor.is_some()),
                 interceptor: ArcSwapOption::new(self.interceptor.map(Arc::new)),
                 draining: AtomicBool::new(false),
             }),
@@ -199,6 +202,8 @@ pub(crate) struct Inner<M> {
     redactor: Redactor,
     /// Whether the last entries are kept.
     keeps_recent: AtomicBool,
+    /// Whether anybody wants entries, sink or list.
+    audited: AtomicBool,
     recent: Recent,
     budget: Budget,
     rate: Rate,
@@ -211,8 +216,21 @@ pub(crate) struct Inner<M> {
     /// Health should be looked at now: the primary may be gone.
     urge: Notify,
     counts: SourceCounts,
+    /// Whether there is an interceptor: spares the common path its pointer.
+    intercepts: AtomicBool,
     interceptor: ArcSwapOption<Arc<dyn Interceptor>>,
     draining: AtomicBool,
+}
+
+impl<M> Inner<M> {
+    /// What the interceptor, if there is one, does to this attempt.
+    fn fault(&self, operation: &Operation, endpoint: &EndpointId, attempt: u32) -> Option<Fault> {
+        if !self.intercepts.load(Ordering::Acquire) {
+            return None;
+        }
+        let interceptor = self.interceptor.load_full()?;
+        interceptor.before(operation, endpoint, attempt)
+    }
 }
 
 impl Source<()> {
@@ -302,18 +320,25 @@ impl<M: Member> Source<M> {
         &self,
         sink: Option<Arc<dyn crate::audit::Sink>>,
     ) -> Option<Arc<dyn crate::audit::Sink>> {
-        self.inner.sink.swap(sink)
+        let mut wanted = sink.is_some();
+        let former = self.inner.sink.swap(sink);
+        wanted |= self.inner.keeps_recent.load(Ordering::Acquire);
+        self.inner.audited.store(wanted, Ordering::Release);
+        former
     }
 
     /// Keeps the last entries for [`recent_audit`](Source::recent_audit); off until called, since it
     /// costs an allocation a call.
     pub fn keep_recent_audit(&self) {
         self.inner.keeps_recent.store(true, Ordering::Release);
+        self.inner.audited.store(true, Ordering::Release);
     }
 
     /// Injects faults before attempts from now on; `None`: none.
     pub fn set_interceptor(&self, interceptor: Option<Arc<dyn Interceptor>>) {
+        let intercepts = interceptor.is_some();
         self.inner.interceptor.store(interceptor.map(Arc::new));
+        self.inner.intercepts.store(intercepts, Ordering::Release);
     }
 
     /// Waits for a snapshot that `fits`, at most `limit`.

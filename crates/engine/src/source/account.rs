@@ -121,7 +121,7 @@ impl<'a, M> Account<'a, M> {
 
     /// Whether anybody wants entries.
     pub(super) fn is_audited(&self) -> bool {
-        self.inner.keeps_recent.load(Ordering::Acquire) || self.inner.sink.is_on()
+        self.inner.audited.load(Ordering::Acquire)
     }
 
     /// Settles the account. Returns how long the call took.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::candidates::Filter;
+use super::candidates::{Filter, SnapshotRef};
 use super::{Account, Ended, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
 use crate::endpoint::Endpoint;
@@ -182,7 +182,9 @@ impl<M: Member> Source<M> {
                 Err(stop) => return Err(run.stop(stop)),
             };
             match run.attempt(begun, classify, &work).await {
-                AttemptEnd::Success(value, endpoint) => return Ok(run.succeed(value, &endpoint)),
+                AttemptEnd::Success(value, endpoint, now) => {
+                    return Ok(run.succeed(value, &endpoint, now));
+                }
                 AttemptEnd::Neutral(error) => return Err(run.neutral(error)),
                 AttemptEnd::Redirect(error) => return Err(run.redirect(error)),
                 AttemptEnd::Failure(failed) => {
@@ -245,6 +247,8 @@ struct Run<'a, M: Member, E> {
     last_resort: bool,
     epoch: u64,
     policy_version: u64,
+    /// The moment and the snapshot of the admission, while no wait has made them old.
+    fresh: Option<(Instant, SnapshotRef<M>)>,
 }
 
 /// Why a call goes no further.
@@ -262,7 +266,8 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         mut route: Route<'a, M>,
         now: Instant,
     ) -> Self {
-        let policy = &inner.snapshot.load().policy;
+        let snapshot = inner.snapshot.load_full();
+        let policy = &snapshot.policy;
         let deadline = operation.deadline.or(policy.retry.deadline);
         let mut account = Account::open(inner, operation, now);
         account.route_reason = route.reason;
@@ -281,11 +286,11 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             last_resort: false,
             epoch: 0,
             policy_version: policy.version,
+            fresh: Some((now, snapshot)),
         }
     }
 
-    fn succeed<T>(mut self, value: T, endpoint: &Endpoint) -> Done<T> {
-        let now = Instant::now();
+    fn succeed<T>(mut self, value: T, endpoint: &Endpoint, now: Instant) -> Done<T> {
         self.progress.whole_calls.settle(false, now);
         let done = Done {
             value,

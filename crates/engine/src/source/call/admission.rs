@@ -20,17 +20,29 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(deadline_passed());
         }
-        let policy = std::sync::Arc::clone(&self.inner.snapshot.load().policy);
+        let (at, snapshot) = match self.fresh.take() {
+            Some(fresh) => fresh,
+            None => (now, self.inner.snapshot.load_full()),
+        };
+        let mut waited = false;
+        let policy = &snapshot.policy;
         let limits = &policy.limits;
         if let Some(rate) = limits.rate {
             self.take_rate(limits, rate, now).await?;
+            waited = true;
         }
         let place = match self.inner.queue.try_enter(limits.concurrency) {
             Some(place) => place,
-            None => self.queue(limits).await?,
+            None => {
+                waited = true;
+                self.queue(limits).await?
+            }
         };
         if let Some(budget) = &policy.retry.budget {
             self.inner.budget.deposit(budget, now);
+        }
+        if !waited {
+            self.fresh = Some((at, snapshot));
         }
         Ok(Some(place))
     }

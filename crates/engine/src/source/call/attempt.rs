@@ -41,7 +41,8 @@ pub(super) struct Begun<M> {
 
 /// How an attempt ended.
 pub(super) enum AttemptEnd<T, E> {
-    Success(T, Arc<Endpoint>),
+    /// The result, the endpoint that gave it, and when.
+    Success(T, Arc<Endpoint>, Instant),
     Failure(Failed<E>),
     Neutral(E),
     Redirect(E),
@@ -59,11 +60,13 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     /// Finds an endpoint that lets the next attempt in, waiting where the policy says so.
     pub(super) async fn begin_attempt(&mut self) -> Result<Begun<M>, Stop> {
         loop {
-            let now = Instant::now();
+            let (now, snapshot) = match self.fresh.take() {
+                Some(fresh) => fresh,
+                None => (Instant::now(), self.inner.snapshot.load_full()),
+            };
             if self.ends_at.is_some_and(|end| now >= end) {
                 return Err(Stop::Stopped(Stopped::Deadline));
             }
-            let snapshot = self.inner.snapshot.load_full();
             let need = self.route.need.unwrap_or_else(|| {
                 Need::of(self.operation.safety, snapshot.policy.route.read_from)
             });
@@ -311,12 +314,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             self.account.correlation_id,
             marks.clone(),
         );
-        let fault = self
-            .inner
-            .interceptor
-            .load()
-            .as_ref()
-            .and_then(|interceptor| interceptor.before(self.operation, &endpoint.id, number));
+        let fault = self.inner.fault(self.operation, &endpoint.id, number);
         let hard_end = ends_at.map(|end| end + self.route.grace);
         let ran = match fault {
             None => bounded(work(attempt), hard_end, endpoint, mark).await,
@@ -335,7 +333,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         match (outcome, result) {
             (Outcome::Success, Some(Ok(value))) => {
                 self.account.attempted(&endpoint.id, elapsed, None);
-                AttemptEnd::Success(value, Arc::clone(endpoint))
+                AttemptEnd::Success(value, Arc::clone(endpoint), now)
             }
             (Outcome::Neutral, Some(Err(error))) => AttemptEnd::Neutral(error),
             (Outcome::Redirect, Some(Err(error))) => AttemptEnd::Redirect(error),
