@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mainstay_engine::Sent;
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Row, SqlError, Value,
-    Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Meta, Row, SqlError,
+    Value, Verdict,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, RowStream};
@@ -96,16 +96,18 @@ impl Session {
                 "the session was used before it was cleaned up",
             ));
         }
-        let link = self.link.clone();
-        let permit = link.gate.acquire().await;
+        let permit = match self.link.gate.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => self.link.gate.acquire().await.ok(),
+        };
         if self.is_gone() {
             return Err(self.gone());
         }
+        self.link.forget();
+        self.link.set_busy(true);
+        drop(permit);
         self.open = None;
         self.in_doubt = true;
-        link.forget();
-        link.set_busy(true);
-        drop(permit);
         Ok(())
     }
 
@@ -156,9 +158,14 @@ impl Session {
     }
 
     async fn prepared(&mut self, text: &str) -> Result<Arc<Prepared>, SqlError> {
-        if let Some(prepared) = self.statements.get(text) {
-            return Ok(prepared);
+        match self.statements.get(text) {
+            Some(prepared) => Ok(prepared),
+            // Rare and large: kept out of the future of every call.
+            None => Box::pin(self.prepare(text)).await,
         }
+    }
+
+    async fn prepare(&mut self, text: &str) -> Result<Arc<Prepared>, SqlError> {
         let verb = admit(text)?;
         self.preparing = true;
         let made = Prepared::make(&self.client, text, verb).await;
@@ -231,7 +238,7 @@ impl Session {
                 Ok(())
             });
             if let Err(problem) = added {
-                return Err(self.give_up(stream, problem).await);
+                return Err(Box::pin(self.give_up(stream, problem)).await);
             }
         }
         self.check_replicated()?;
@@ -239,7 +246,9 @@ impl Session {
             columns: prepared.columns.clone(),
             rows,
             affected: stream.rows_affected().filter(|_| prepared.verb.counts),
-            ..Answer::default()
+            keys: Vec::new(),
+            results: Vec::new(),
+            meta: Meta::default(),
         })
     }
 
