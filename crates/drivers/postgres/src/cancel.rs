@@ -78,20 +78,23 @@ impl Request {
     async fn deliver(&self) {
         let request = async {
             let Ok(mut stream) = socket::open(self.address, &self.settings).await else {
-                return;
+                // Nothing has left.
+                return true;
             };
-            if self
+            let asked = self
                 .token
                 .cancel_query_raw(&mut stream, self.tls.clone())
-                .await
-                .is_err()
-            {
-                return;
+                .await;
+            if asked.is_err() {
+                // Perhaps it left before it failed.
+                return false;
             }
             let mut rest = [0; 256];
             while matches!(stream.read(&mut rest).await, Ok(n) if n > 0) {}
+            true
         };
-        if tokio::time::timeout(LIMIT, request).await.is_err() {
+        let is_over = tokio::time::timeout(LIMIT, request).await;
+        if !is_over.unwrap_or(false) {
             // It may still arrive at any time.
             self.link.retire("a cancel request was not answered");
         }

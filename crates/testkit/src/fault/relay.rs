@@ -92,8 +92,10 @@ impl Relay<'_> {
         };
         match end {
             End::Client => {
-                drop(client);
+                // One that only ended its own half, as after a cancel request, still waits for the
+                // server's end.
                 self.listen(server, said).await;
+                drop(client);
             }
             End::Server(form) => cut(client, form).await,
             End::Fault(fault, form) => {

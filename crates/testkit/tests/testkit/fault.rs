@@ -322,6 +322,30 @@ async fn a_copy_passes_and_its_end_can_be_struck() {
 }
 
 #[tokio::test]
+async fn a_client_that_ended_its_half_sees_the_servers_end_and_not_earlier() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = FaultProxy::start_raw(listener.local_addr().unwrap().port()).unwrap();
+    let mut client = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port()))
+        .await
+        .unwrap();
+    client.write_all(b"stop").await.unwrap();
+    client.shutdown().await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut said = Vec::new();
+    server.read_to_end(&mut said).await.unwrap();
+    assert_eq!(said, b"stop");
+    let mut rest = [0; 1];
+    assert!(
+        timeout(NEVER, client.read(&mut rest)).await.is_err(),
+        "the server has not ended it yet"
+    );
+    drop(server);
+    let read = timeout(SOON, client.read(&mut rest)).await.unwrap();
+    assert_eq!(read.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_cancel_request_passes() {
     let server = server().await;
     let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
