@@ -171,6 +171,9 @@ fn connect(
     is_read_only: bool,
     gate: &Arc<Gate>,
 ) -> Result<Connection, Fault> {
+    if is_read_only && settings.create {
+        make_missing(&settings.path);
+    }
     let opened = Connection::open_with_flags(&settings.path, flags(settings, is_read_only));
     let mut connection = opened.map_err(connect_fault)?;
     connection.set_prepared_statement_cache_capacity(settings.statements_max);
@@ -178,6 +181,13 @@ fn connect(
     set_pragmas(&connection, settings, is_read_only)?;
     gate.attach(connection.get_interrupt_handle());
     Ok(connection)
+}
+
+/// A session that only reads cannot make the file; an empty one is an empty database. Where it cannot be
+/// made, opening it tells why.
+fn make_missing(path: &std::path::Path) {
+    let mut options = std::fs::OpenOptions::new();
+    let _ = options.write(true).create_new(true).open(path);
 }
 
 fn connect_fault(error: rusqlite::Error) -> Fault {

@@ -199,6 +199,18 @@ async fn a_reset_gives_the_locks_of_a_file_without_a_log_back() {
 }
 
 #[tokio::test]
+async fn a_missing_file_is_made_for_a_reader_too() {
+    let bench = Bench::new();
+    let mut reader = bench.connect_read_only().await;
+    run(&mut reader, "SELECT count(*) FROM sqlite_master")
+        .await
+        .unwrap();
+    let mut writer = bench.connect().await;
+    run(&mut writer, "CREATE TABLE t(a)").await.unwrap();
+    run(&mut reader, "SELECT a FROM t").await.unwrap();
+}
+
+#[tokio::test]
 async fn a_probe_says_what_sqlite_knows() {
     let (_bench, mut c) = Bench::with(&[]).await;
     let probe = c.probe().await.unwrap();
