@@ -50,6 +50,13 @@ need_openssl() {
     fi
 }
 
+# The lines that `mainstay serve` prints are tried as they are printed.
+need_curl() {
+    if ! command -v curl >/dev/null; then
+        need_install "curl is missing" curl
+    fi
+}
+
 # The tests start private servers from these programs; the machine's own server is never used.
 need_postgresql() {
     if command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then

@@ -140,9 +140,34 @@ async fn statement(arguments: &Arguments, sql: &str) -> anyhow::Result<Exit> {
     if arguments.json {
         output::say(&serde_json::to_string_pretty(&answer)?)?;
     } else {
-        output::say(&outline(&answer))?;
+        output::say(&outline(&for_people(answer)))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Members in the order in which people ask: what is it, who takes it, what if that fails.
+const ORDER: [&str; 9] = [
+    "source",
+    "statement",
+    "refused",
+    "needs",
+    "strategy",
+    "candidates",
+    "retry",
+    "cache",
+    "policy",
+];
+
+/// Without the settings that nobody changed: `explain FILE` and --json show all.
+fn for_people(mut answer: Value) -> Value {
+    let settings = answer.pointer_mut("/policy/settings");
+    if let Some(settings) = settings.and_then(Value::as_array_mut) {
+        settings.retain(|line| line["layer"] != "default");
+        for line in settings {
+            *line = json!({"key": line["path"], "layer": line["layer"], "value": line["value"]});
+        }
+    }
+    answer
 }
 
 /// An answer as an indented outline; lists of alike things become tables.
@@ -158,11 +183,16 @@ fn write_outline(value: &Value, depth: usize, lines: &mut Vec<String>) {
         lines.push(format!("{indent}{}", crate::table::cell(value)));
         return;
     };
-    let names = members.iter().filter(|(_, value)| is_short(value));
+    let shown = |value: &Value| !value.is_null() && is_short(value);
+    let names = members.iter().filter(|(_, value)| shown(value));
     let width = names.map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut members: Vec<(&String, &Value)> = members.iter().collect();
+    let rank = |name: &str| ORDER.iter().position(|known| *known == name);
+    members.sort_by_key(|(name, _)| rank(name).unwrap_or(ORDER.len()));
     for (name, value) in members {
         match value {
             Value::Null => {}
+            Value::Array(items) if items.is_empty() => {}
             _ if is_short(value) => {
                 lines.push(format!(
                     "{indent}{name:width$}  {}",
@@ -244,7 +274,7 @@ mod tests {
             "retry": {"attempts_max": 3},
             "nothing": null,
         });
-        let expected = "candidates\n  endpoint  role\n  a         primary\n  b         replica\nclass  read\nretry\n  attempts_max  3";
+        let expected = "candidates\n  endpoint  role\n  a         primary\n  b         replica\nretry\n  attempts_max  3\nclass  read";
         assert_eq!(outline(&answer), expected);
     }
 }

@@ -126,9 +126,7 @@ fn line(event: &EventKind) -> Option<String> {
             to,
             reason,
             ..
-        } => {
-            format!("the circuit of {endpoint} is {to}: {reason}")
-        }
+        } => format!("the circuit of {endpoint} is {to}: {reason}").replace('_', " "),
         EventKind::Down { endpoint, reason } => format!("{endpoint} is down: {reason}"),
         EventKind::Healthy { endpoint } => format!("{endpoint} gets reads again"),
         EventKind::Recovered { endpoint } => format!("{endpoint} is back for good"),

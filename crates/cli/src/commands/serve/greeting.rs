@@ -56,7 +56,7 @@ fn to_try(url: &str, is_demo: bool) -> Vec<String> {
             ),
             post(
                 &format!("{url}/v1/explain"),
-                r#"{"source":"demo","sql":"UPDATE orders SET status = 'paid' WHERE id = 1"}"#,
+                r#"{"source":"demo","sql":"DELETE FROM orders WHERE id = 1"}"#,
             ),
         ]);
     }

@@ -1,0 +1,14 @@
+//! The built program, driven as people drive it: arguments in, text and exit codes out.
+
+#[path = "cli/demo.rs"]
+mod demo;
+#[path = "cli/files.rs"]
+mod files;
+#[path = "cli/pages.rs"]
+mod pages;
+#[path = "cli/program.rs"]
+mod program;
+#[path = "cli/server.rs"]
+mod server;
+#[path = "cli/usage.rs"]
+mod usage;

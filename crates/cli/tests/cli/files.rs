@@ -1,0 +1,146 @@
+use serde_json::Value;
+
+use super::program::Place;
+
+const MISTAKES: &str = include_str!("../../../config/tests/config/mistakes.toml");
+
+/// The lines of the mistakes in that file.
+const LINES: [u64; 12] = [2, 3, 4, 5, 8, 10, 12, 16, 19, 22, 24, 26];
+
+#[test]
+fn the_file_of_init_has_no_problems() {
+    let place = Place::new();
+    let wrote = place.run(&["init"]);
+    assert_eq!(wrote.code, 0, "{wrote:?}");
+    assert!(
+        wrote.out.contains("mainstay serve --config mainstay.toml"),
+        "{wrote:?}"
+    );
+    let checked = place.run(&["check", "mainstay.toml"]);
+    assert_eq!((checked.code, checked.out.as_str()), (0, "no problems\n"));
+}
+
+#[test]
+fn init_overwrites_nothing_unless_it_is_told_to() {
+    let place = Place::new();
+    place.write("own.toml", "mine");
+    let refused = place.run(&["init", "own.toml"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    assert_eq!(place.read("own.toml"), "mine");
+    assert_eq!(place.run(&["init", "own.toml", "--force"]).code, 0);
+    assert!(place.read("own.toml").contains("[sources.demo]"));
+    let nowhere = place.run(&["init", "no/such/folder.toml"]);
+    assert_eq!(nowhere.code, 1, "{nowhere:?}");
+    assert!(nowhere.err.contains("check the folder"), "{nowhere:?}");
+}
+
+#[test]
+fn a_file_with_twelve_mistakes_gives_twelve_problems_with_their_lines() {
+    let place = Place::new();
+    place.write("mistakes.toml", MISTAKES);
+    let text = place.run(&["check", "mistakes.toml"]);
+    assert_eq!(text.code, 2, "{text:?}");
+    let errors: Vec<&str> = text
+        .out
+        .lines()
+        .filter(|line| line.contains(": error: "))
+        .collect();
+    assert_eq!(errors.len(), 12, "{}", text.out);
+    assert!(text.out.ends_with("12 errors\n"), "{}", text.out);
+    for (line, error) in LINES.iter().zip(&errors) {
+        assert!(
+            error.starts_with(&format!("mistakes.toml:{line}:")),
+            "{line}: {error}"
+        );
+    }
+
+    let json = place.run(&["check", "mistakes.toml", "--format", "json"]);
+    assert_eq!(json.code, 2, "{json:?}");
+    let report: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(
+        (&report["errors"], &report["warnings"]),
+        (&12.into(), &0.into())
+    );
+    let problems = report["problems"].as_array().unwrap();
+    let lines: Vec<u64> = problems
+        .iter()
+        .map(|problem| problem["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lines, LINES);
+    for problem in problems {
+        assert!(
+            problem["path"].is_string() && problem["message"].is_string(),
+            "{problem}"
+        );
+        assert!(problem["hint"].is_string(), "{problem}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_problems() {
+    let place = Place::new();
+    let missing = place.run(&["check", "missing.toml"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+    assert!(missing.out.contains("missing.toml"), "{missing:?}");
+    place.write("broken.toml", "[server\nlisten = 1\n");
+    let broken = place.run(&["check", "broken.toml"]);
+    assert_eq!(broken.code, 2, "{broken:?}");
+    assert!(broken.out.contains("broken.toml:1:"), "{broken:?}");
+}
+
+#[test]
+fn explain_tells_each_value_with_its_layer_and_line() {
+    let place = Place::new();
+    place.write(
+        "a.toml",
+        "[policy.retry]\nattempts_max = 4\n[sources.orders]\ndriver = \"sqlite\"\npath = \"o.db\"\n[sources.orders.endpoints.a]\n",
+    );
+    place.write("b.toml", "[sources.orders.policy.retry]\ndelay = \"1s\"\n");
+    let told = place.run(&["explain", "a.toml", "b.toml", "orders.a"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let line = |key: &str| {
+        let found = told.out.lines().find(|line| line.starts_with(key));
+        let found = found.unwrap_or_else(|| panic!("{key}: {}", told.out));
+        found.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        line("policy.retry.attempts_max"),
+        "policy.retry.attempts_max 4 [policy.retry] a.toml:2"
+    );
+    assert_eq!(
+        line("policy.retry.delay "),
+        "policy.retry.delay 1s [sources.orders.policy] b.toml:2"
+    );
+
+    let json = place.run(&["explain", "a.toml", "--json"]);
+    let all: Value = serde_json::from_str(&json.out).unwrap();
+    assert!(
+        all["orders"]
+            .as_array()
+            .is_some_and(|lines| lines.len() > 40),
+        "{json:?}"
+    );
+
+    let unknown = place.run(&["explain", "a.toml", "order"]);
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    assert!(
+        unknown.err.contains("known: orders, orders.a"),
+        "{unknown:?}"
+    );
+    place.write("mistakes.toml", MISTAKES);
+    assert_eq!(place.run(&["explain", "mistakes.toml"]).code, 2);
+}
+
+#[test]
+fn variables_are_laid_above_files() {
+    let place = Place::new();
+    place.write(
+        "a.toml",
+        "[sources.s]\ndriver = \"sqlite\"\npath = \"o.db\"\n[sources.s.endpoints.a]\n",
+    );
+    let mut command = place.command(&["check", "a.toml"]);
+    let ended = super::program::run(command.env("MAINSTAY_SERVER__LISTEN", "0.0.0.0:1"));
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.out.contains("MAINSTAY_SERVER__LISTEN"), "{ended:?}");
+}
