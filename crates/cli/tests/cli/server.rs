@@ -240,7 +240,7 @@ fn query_runs_in_this_process_with_a_configuration() {
     let place = Place::new();
     place.write(
         "a.toml",
-        "[sources.own]\ndriver = \"sqlite\"\npath = \"own.db\"\n[sources.own.endpoints.a]\n",
+        "[sources.own]\ndriver = \"sqlite\"\npath = \"own.db\"\noptions = { create = \"true\" }\n[sources.own.endpoints.a]\n",
     );
     let query = |sql: &str| place.run(&["query", "--config", "a.toml", sql]);
     let made = query("CREATE TABLE t (a INTEGER PRIMARY KEY)");
