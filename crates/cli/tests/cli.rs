@@ -1,5 +1,7 @@
 //! The built program, driven as people drive it: arguments in, text and exit codes out.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/files.rs"]

@@ -62,6 +62,10 @@ impl Writer {
         match shape {
             Shape::Rows(page) => {
                 self.table(&answer.columns, &answer.rows)?;
+                // A statement without rows would otherwise say nothing of what it did.
+                if answer.columns.is_empty() && answer.affected.is_some() {
+                    self.number(",\"affected\":", answer.affected);
+                }
                 if let Some(page) = page {
                     self.page(page);
                 }

@@ -101,7 +101,8 @@ impl Scene {
         started: Instant,
     ) -> io::Result<()> {
         let now = Instant::now();
-        let status = stage.source().status();
+        let mut status = stage.source().status();
+        status.sort_by(|a, b| a.endpoint.as_str().cmp(b.endpoint.as_str()));
         self.measure(&status, load.tally(), now, started);
         let at = now.saturating_duration_since(started);
         if self.is_live {
