@@ -146,23 +146,27 @@ fn as_table(answer: &Value) -> String {
                 value => table::cell(value),
             }));
         }
-        let is_number = |column: &Value| {
-            matches!(
-                column["type"].as_str(),
-                Some("i64" | "u64" | "f64" | "decimal")
-            )
-        };
-        let numbers = columns(answer).enumerate();
-        listing.right(
-            numbers
-                .filter(|(_, column)| is_number(column))
-                .map(|(at, _)| at),
-        );
+        listing.right(numbers(answer));
         lines.extend(listing.lines());
         lines[0] = paint.bold(&lines[0]);
     }
     lines.push(paint.dim(&summary(answer)));
     lines.join("\n")
+}
+
+/// Columns of numbers: by their type, or where the database names none by what is in them.
+fn numbers(answer: &Value) -> Vec<usize> {
+    let holds_numbers = |at: usize| {
+        let mut values = rows(answer).filter_map(|row| row.get(at));
+        values.all(|value| value.is_number() || value.is_null())
+    };
+    let is_number = |(at, column): &(usize, &Value)| match column["type"].as_str() {
+        Some("i64" | "u64" | "f64" | "decimal") => true,
+        Some("any") => holds_numbers(*at),
+        _ => false,
+    };
+    let columns = columns(answer).enumerate();
+    columns.filter(is_number).map(|(at, _)| at).collect()
 }
 
 /// `3 rows · reader_1 · 0.4 ms`
