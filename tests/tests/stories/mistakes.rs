@@ -297,10 +297,9 @@ async fn one_terminated_backend_opens_nothing() {
     let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'mainstay' AND pid <> pg_backend_pid() \
                ORDER BY state = 'active' DESC LIMIT 1";
-    let sleeping = {
-        let proxy = world.proxy.clone();
-        tokio::spawn(async move { run(&proxy, "SELECT pg_sleep(1), v FROM fixed").await })
-    };
+    let mut sleeping = JoinSet::new();
+    let proxy = world.proxy.clone();
+    sleeping.spawn(async move { run(&proxy, "SELECT pg_sleep(1), v FROM fixed").await });
     for node in world.cluster.nodes() {
         assert_eq!(node.value(one).await.unwrap(), "t");
     }
@@ -308,7 +307,7 @@ async fn one_terminated_backend_opens_nothing() {
         run(&proxy, "SELECT v FROM fixed").await.unwrap();
     })
     .await;
-    sleeping.await.unwrap().unwrap();
+    sleeping.join_next().await.unwrap().unwrap().unwrap();
     world.end().await;
 }
 
