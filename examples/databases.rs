@@ -21,7 +21,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut settings = SqliteSettings::new(&file);
         settings.create = true;
         let driver = Arc::new(SqliteDriver::new(settings)?);
-        Ok(Arc::new(Plain::new(driver, &policy, tasks.clone(), chance.clone())))
+        Ok(Arc::new(Plain::new(
+            driver,
+            &policy,
+            tasks.clone(),
+            chance.clone(),
+        )))
     };
     let orders = DataProxy::builder("orders", Arc::clone(&policy))
         .tasks(tasks.clone())
@@ -35,7 +40,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let item = vec![Value::Text("rope".into())];
     let written = orders.execute(insert, item, Options::default()).await?;
     println!("written on endpoint {:?}", written.meta.endpoint);
-    let read = orders.query("SELECT id, item FROM orders", vec![], Options::default()).await?;
+    let read = orders
+        .query("SELECT id, item FROM orders", vec![], Options::default())
+        .await?;
     println!("{:?} from endpoint {:?}", read.rows, read.meta.endpoint);
 
     orders.close(std::time::Duration::from_secs(5)).await;
