@@ -232,7 +232,7 @@ fn first_primary(claimants: &[(&Report, Says)], history: History) -> Decision {
             id: only.id.clone(),
             reason: "it says that it is primary",
         },
-        [first, second, ..] => {
+        [_, second, ..] => {
             let highest = current.iter().filter_map(|(_, says)| says.timeline).max();
             let systems_agree = current
                 .windows(2)
@@ -246,13 +246,10 @@ fn first_primary(claimants: &[(&Report, Says)], history: History) -> Decision {
                     id: one.id.clone(),
                     reason: "of those that say they are primary it has the highest timeline",
                 },
-                _ => {
-                    let _ = first;
-                    Decision::TwoPrimaries {
-                        kept: None,
-                        other: second.0.id.clone(),
-                    }
-                }
+                _ => Decision::TwoPrimaries {
+                    kept: None,
+                    other: second.0.id.clone(),
+                },
             }
         }
     }

@@ -85,7 +85,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                         return Ok(begun);
                     }
                 }
-                Choice::Exhausted => self.next_round(&snapshot, now).await?,
+                Choice::Exhausted => self.next_round(&snapshot).await?,
                 Choice::Nobody => self.wait_for_somebody(&snapshot, need, now).await?,
             }
         }
@@ -187,15 +187,15 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     }
 
     /// Everything that fits was tried or refused: another round, a wait for a slot, or the end.
-    async fn next_round(&mut self, snapshot: &Snapshot<M>, now: Instant) -> Result<(), Stop> {
+    async fn next_round(&mut self, snapshot: &Snapshot<M>) -> Result<(), Stop> {
         if self.progress.waits_for_slot() {
             return self.wait_for_slot(snapshot).await;
         }
         let tried = !self.progress.excluded.tried.is_empty();
         if tried && self.progress.again_in_next_round {
-            return self.wait_for_next_round(snapshot, now).await;
+            return self.wait_for_next_round(snapshot).await;
         }
-        match (tried, self.progress.rejection(now)) {
+        match (tried, self.progress.rejection()) {
             (true, None) => Err(Stop::Stopped(self.progress.why_stopped())),
             (_, Some(rejection)) => Err(Stop::Rejected(rejection)),
             (false, None) => Err(Stop::Rejected(Rejection::new(

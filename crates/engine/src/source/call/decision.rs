@@ -132,7 +132,7 @@ impl<E> Progress<E> {
     }
 
     /// What the gates said, if they refused anything.
-    pub(super) fn rejection(&self, _now: Instant) -> Option<Rejection> {
+    pub(super) fn rejection(&self) -> Option<Rejection> {
         let refusals = &self.refusals;
         if let Some(retry_in) = refusals.rate {
             let message = format!("every endpoint is over its rate; try again in {retry_in:?}");
@@ -284,11 +284,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     }
 
     /// After a whole round: waits and begins the next one, or ends.
-    pub(super) async fn wait_for_next_round(
-        &mut self,
-        snapshot: &Snapshot<M>,
-        _now: Instant,
-    ) -> Result<(), Stop> {
+    pub(super) async fn wait_for_next_round(&mut self, snapshot: &Snapshot<M>) -> Result<(), Stop> {
         if self.progress.rounds >= snapshot.policy.retry.attempts_max {
             return Err(Stop::Stopped(Stopped::Exhausted));
         }
