@@ -1,0 +1,46 @@
+//! What a point read by key costs through the facade, beside the raw driver: PostgreSQL with the same
+//! prepared statement, SQLite behind the same hand-off to a thread. Mainstay's own driver stands beside
+//! the raw one too, so that a slow facade can be told from a slow driver.
+//!
+//! Both sides take turns in one run, so that what disturbs the machine disturbs both.
+
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+
+use mainstay::sql::{Database, Driver, Options, Plain, Value, Verbs};
+use mainstay::tasks::Tasks;
+use mainstay::{Chance, DataProxy, EndpointSpec, Policy, Preset, Role};
+
+fn main() -> anyhow::Result<()> {
+    sqlite::compare()?;
+    postgres::compare()
+}
+
+/// A source of one endpoint, as a user makes it: the preset's policy, health checks on.
+fn facade(driver: Arc<dyn Driver>, tasks: &Tasks) -> anyhow::Result<DataProxy> {
+    let policy = Policy::preset(Preset::Balanced);
+    let chance = Chance::seeded(1);
+    let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
+    let member: Arc<dyn Database> = Arc::new(plain);
+    let proxy = DataProxy::builder("bench", policy)
+        .tasks(tasks.clone())
+        .chance(chance)
+        .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
+        .build()?;
+    Ok(proxy)
+}
+
+/// The row of this key through the facade.
+async fn read(proxy: &DataProxy, text: &str, id: i64) -> anyhow::Result<Vec<Value>> {
+    let mut answer = proxy
+        .query(text, vec![Value::I64(id)], Options::default())
+        .await?;
+    Ok(answer.rows.remove(0))
+}
+
+/// So many keys, spread over a table of `keys` rows.
+fn ids(times: u64, keys: u64) -> impl Iterator<Item = i64> {
+    (0..times).map(move |n| i64::try_from(1 + n * 7919 % keys).expect("tables are small"))
+}
