@@ -8,6 +8,7 @@ mod stories {
     mod dependencies;
     mod failover;
     mod faults;
+    mod footprint;
     mod hidden_writes;
     mod leaks;
     mod lone;
