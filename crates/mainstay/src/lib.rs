@@ -13,6 +13,38 @@
 //!
 //! What is protected is called again after a transient error, under limits that a [`Policy`] sets. For
 //! databases see [`DataProxy`].
+//!
+//! Several statements on one connection, with the retries that their safety allows, are a closure for
+//! [`run`](sql::Verbs::run). It works on a [`DataProxy`] and on a plain driver alike; statements that
+//! belong together go into a [`transaction`](sql::Verbs::transaction).
+//!
+//! ```
+//! use mainstay::sql::{Options, Plain, Value, Verbs};
+//! use mainstay::sqlite::{SqliteDriver, SqliteSettings};
+//! use mainstay::{Chance, Policy, Preset, Safety, tasks::Tasks};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # let folder = std::env::temp_dir().join(format!("mainstay-run-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let mut settings = SqliteSettings::new(folder.join("parts.db"));
+//! settings.create = true;
+//! let driver = std::sync::Arc::new(SqliteDriver::new(settings)?);
+//! let policy = Policy::preset(Preset::Balanced);
+//! let parts = Plain::new(driver, &policy, Tasks::new(), Chance::from_entropy());
+//!
+//! // Twice has the effect of once: it may be run again after a lost connection.
+//! let count = parts
+//!     .run(Safety::IdempotentWrite, Options::default(), |mut lent| async move {
+//!         lent.execute("CREATE TABLE IF NOT EXISTS parts (id INTEGER PRIMARY KEY)", vec![]).await?;
+//!         lent.execute("INSERT OR IGNORE INTO parts VALUES (?)", vec![Value::I64(7)]).await?;
+//!         lent.scalar("SELECT count(*) FROM parts", vec![]).await
+//!     })
+//!     .await?;
+//! assert_eq!(count, Some(Value::I64(1)));
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 
 mod protect;
 
@@ -23,7 +55,7 @@ pub use mainstay_engine::{
     Safety, Sent, Settings, Severity, Source, Stopped, audit, event, policy, source, tasks,
     transient, watchdog,
 };
-pub use mainstay_sql::{self as sql, DataProxy, Database, SqlError};
+pub use mainstay_sql::{self as sql, DataProxy, Database, Lent, SqlError};
 pub use protect::{Protected, protect};
 
 /// The driver of SQLite.

@@ -12,6 +12,7 @@ use mainstay_engine::{Attempt, CorrelationId, Name, Safety, Sent, policy::ReadFr
 use crate::catalog::{Describe, Description};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
+use crate::lent::{Borrower, Loan};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -223,6 +224,35 @@ pub struct Answer {
     pub meta: Meta,
 }
 
+impl Answer {
+    /// The one value of its one row; `None`: it has no row.
+    ///
+    /// # Errors
+    /// `bad_request` if there is more than one row or column.
+    pub fn into_scalar(self) -> Result<Option<Value>, SqlError> {
+        self.check_scalar()?;
+        let row = self.rows.into_iter().next();
+        Ok(row.and_then(|row| row.into_iter().next()))
+    }
+
+    /// Refuses an answer that is not one value or none.
+    ///
+    /// # Errors
+    /// `bad_request` if there is more than one row or column.
+    pub fn check_scalar(&self) -> Result<(), SqlError> {
+        let of_first = self.rows.first().map_or(0, Vec::len);
+        let (rows, columns) = (self.rows.len(), self.columns.len().max(of_first));
+        if rows <= 1 && (columns <= 1 || rows == 0) {
+            return Ok(());
+        }
+        Err(SqlError::caller(
+            Code::BadRequest,
+            format!("scalar gives one value, but the answer has {rows} rows of {columns} columns"),
+            "use query, or make the statement give one row and one column",
+        ))
+    }
+}
+
 /// The result of one statement of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatementResult {
@@ -295,11 +325,20 @@ pub trait Database: Send + Sync {
     fn schema(&self) -> &Schema;
 
     /// Runs a request and collects the answer.
-    fn run<'a>(
+    fn collect<'a>(
         &'a self,
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Answer, SqlError>>;
+
+    /// Lends work a connection; a proxy does so again, elsewhere, where the loan's safety allows it.
+    /// Says where the last one came from.
+    fn lend<'a>(
+        &'a self,
+        loan: &'a Loan,
+        work: &'a dyn Borrower,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Meta, SqlError>>;
 
     /// Runs a request whose rows come in batches. The stream owns what it needs.
     fn stream<'a>(

@@ -134,6 +134,9 @@ pub enum Verdict {
     PrepareAgain,
     /// The connection with its transaction is gone.
     LeaseLost,
+    /// Work that nobody can look into, of which something was handed over: it is not begun again,
+    /// whatever its failure proves.
+    Once,
     /// COMMIT found the database busy and can be repeated as it is (SQLite BUSY at COMMIT).
     CommitAgain,
 }

@@ -10,6 +10,7 @@ mod ddl;
 pub mod dialect;
 pub mod error;
 pub mod filter;
+pub mod lent;
 mod nearest;
 pub mod plain;
 pub mod proxy;
@@ -30,6 +31,7 @@ pub use database::{
 pub use dialect::Dialect;
 pub use error::{Code, SqlError, Verdict};
 pub use filter::{Filter, Operator, Order, Page};
+pub use lent::{Borrower, Lent, Loan};
 pub use plain::Plain;
 pub use proxy::{DataProxy, DataProxyBuilder, TransactionLimits};
 pub use schema::Schema;

@@ -5,6 +5,7 @@
 //! taken effect is said so.
 
 mod batch;
+mod lend;
 mod limit;
 mod sessions;
 mod statement;
@@ -23,10 +24,12 @@ use tokio::time::Instant;
 use crate::catalog::{Describe, Description};
 use crate::connection::{Connection, Driver};
 use crate::database::{
-    Access, Answer, BoxFuture, Database, Options, Position, Probe, Request, Scope, State, Work,
+    Access, Answer, BoxFuture, Database, Meta, Options, Position, Probe, Request, Scope, State,
+    Work,
 };
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
+use crate::lent::{Borrower, Loan};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -210,7 +213,7 @@ impl Database for Plain {
         &self.shared.schema
     }
 
-    fn run<'a>(
+    fn collect<'a>(
         &'a self,
         request: &'a Request,
         scope: Scope,
@@ -221,6 +224,15 @@ impl Database for Plain {
             }
             Work::Many { .. } | Work::Script { .. } => Box::pin(self.run_batch(request, scope)),
         }
+    }
+
+    fn lend<'a>(
+        &'a self,
+        loan: &'a Loan,
+        work: &'a dyn Borrower,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Meta, SqlError>> {
+        Box::pin(self.lend_once(loan, work, scope))
     }
 
     fn stream<'a>(

@@ -4,6 +4,7 @@
 //! answers. An endpoint is any [`Database`], so a proxy may stand behind another proxy.
 
 mod errors;
+mod lend;
 mod once;
 mod probe;
 mod sessions;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use mainstay_engine::event::{EventKind, Observer};
 use mainstay_engine::rejection::Carried;
-use mainstay_engine::source::{ControlError, SourceBuilder};
+use mainstay_engine::source::{ControlError, Filter, SourceBuilder};
 use mainstay_engine::watchdog::Promotion;
 use mainstay_engine::{
     Attempt, CallError, CallErrorKind, Chance, Done, EndpointId, EndpointSpec, Name, Need,
@@ -25,11 +26,12 @@ use mainstay_engine::{
 
 use crate::catalog::{Describe, Description};
 use crate::database::{
-    Access, Answer, BoxFuture, CacheUse, Database, Options, Position, Probe, Request, Scope, State,
-    Work,
+    Access, Answer, BoxFuture, CacheUse, Database, Meta, Options, Position, Probe, Request, Scope,
+    State, Work,
 };
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
+use crate::lent::{Borrower, Loan};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -221,8 +223,8 @@ impl DataProxy {
             return Err(SqlError::internal("a redirect without its account"));
         };
         if request.access == Access::ReadWrite {
-            self.source().urge();
-            return Err(self.not_primary(error, carried, request));
+            let operation = self.operation(request, request.safety, &scope);
+            return Err(self.not_primary(error, carried, &operation));
         }
         // What the caller declared to be a read stays one. And behind another proxy's endpoint only that
         // proxy knows the primary and what may be repeated.
@@ -246,8 +248,8 @@ impl DataProxy {
                     kind: CallErrorKind::Redirected { error, carried },
                     ..
                 } => {
-                    self.source().urge();
-                    Err(self.not_primary(error, carried, &write))
+                    let operation = self.operation(&write, Safety::Write, &scope);
+                    Err(self.not_primary(error, carried, &operation))
                 }
                 parts => Err(errors::from_parts(parts, Safety::Write)),
             },
@@ -255,10 +257,10 @@ impl DataProxy {
     }
 
     /// The believed primary says that it is read-only: nothing happened, and nothing is sent again.
-    fn not_primary(&self, error: SqlError, carried: Carried, request: &Request) -> SqlError {
-        let operation = self.operation(request, request.safety, &Scope::default());
+    fn not_primary(&self, error: SqlError, carried: Carried, operation: &Operation) -> SqlError {
+        self.source().urge();
         self.source()
-            .settle_carried(&operation, carried, error.failure());
+            .settle_carried(operation, carried, error.failure());
         let mut failure = error.failure().clone();
         failure.retry_after = Some(self.source().snapshot().policy.health.urgent_interval);
         SqlError::new(Code::NoPrimary, failure).hint(
@@ -290,17 +292,8 @@ impl DataProxy {
         let wanted = self.wanted(&request.options, safety).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
         let route = Route {
-            need: wanted.need(request.options.read_from, request.access),
-            filter: wanted.filters().then_some(&filter),
-            tracks: true,
-            grace: if request.access == Access::ReadWrite {
-                WRITE_GRACE
-            } else {
-                Duration::ZERO
-            },
-            reason: wanted.reason(),
-            outer: scope.attempt.as_ref().and_then(Attempt::hold),
             carried,
+            ..route(wanted, &filter, &request.options, request.access, scope)
         };
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
@@ -309,7 +302,7 @@ impl DataProxy {
                 let scope = Scope {
                     attempt: Some(attempt),
                 };
-                let ran = member.run(request, scope).await;
+                let ran = member.collect(request, scope).await;
                 ran.map_err(|error| errors::at(&endpoint, error))
             }
         };
@@ -386,6 +379,28 @@ impl DataProxy {
     }
 }
 
+/// The way of work of an access, for a session that wants something.
+fn route<'a>(
+    wanted: Wanted,
+    filter: Filter<'a, Member>,
+    options: &Options,
+    access: Access,
+    scope: &Scope,
+) -> Route<'a, Member> {
+    Route {
+        need: wanted.need(options.read_from, access),
+        filter: wanted.filters().then_some(filter),
+        tracks: true,
+        grace: match access {
+            Access::ReadWrite => WRITE_GRACE,
+            Access::ReadOnly => Duration::ZERO,
+        },
+        reason: wanted.reason(),
+        outer: scope.attempt.as_ref().and_then(Attempt::hold),
+        carried: None,
+    }
+}
+
 fn operation(name: Name, safety: Safety, options: &Options, scope: &Scope) -> Operation {
     let mut operation = Operation::new(name, safety);
     operation.deadline = options.deadline;
@@ -445,12 +460,21 @@ impl Database for DataProxy {
         &self.shared.schema
     }
 
-    fn run<'a>(
+    fn collect<'a>(
         &'a self,
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
         Box::pin(self.run_request(request, scope))
+    }
+
+    fn lend<'a>(
+        &'a self,
+        loan: &'a Loan,
+        work: &'a dyn Borrower,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Meta, SqlError>> {
+        Box::pin(self.lend_once(loan, work, scope))
     }
 
     fn stream<'a>(

@@ -5,15 +5,19 @@ mod ddl;
 mod many;
 mod rerun;
 mod rows;
+mod run;
 mod statement;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use mainstay_engine::Safety;
+
 use crate::catalog::{Entity, EntityName, ForeignKey};
 use crate::database::{Answer, BoxFuture, Database, Options};
 use crate::error::{Code, SqlError};
 use crate::filter::Filter;
+use crate::lent::Lent;
 use crate::select::{Find, Paged};
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -115,6 +119,22 @@ pub trait Verbs: Database {
         params: Vec<Value>,
         options: Options,
     ) -> impl Future<Output = Result<Option<Value>, SqlError>> + Send {
+        async move {
+            let answer = statement::scalar(self, sql, params, options).await?;
+            answer.into_scalar()
+        }
+    }
+
+    /// Like [`Verbs::scalar`], with where the value came from: an answer of at most one value.
+    ///
+    /// # Errors
+    /// As [`Verbs::scalar`].
+    fn scalar_answer(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
         statement::scalar(self, sql, params, options)
     }
 
@@ -224,6 +244,35 @@ pub trait Verbs: Database {
         options: Options,
     ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
         statement::script(self, text, options)
+    }
+
+    /// Runs a closure on a lent connection and gives its result, with the engine's retries for the
+    /// declared safety: a `Read` gets a read-only session and may be run again anywhere, an
+    /// `IdempotentWrite` where the engine would repeat one. A `Write` is run again only as long as
+    /// nothing of it was handed to a back end, whatever the failure proves: nobody knows what else the
+    /// closure does.
+    ///
+    /// The declaration is audited; the whole is one call named `run`. Its statements are not in one
+    /// transaction: use [`Verbs::transaction`] for that. A plain driver has one attempt.
+    ///
+    /// # Errors
+    /// That of the closure, which says in `sent` what all its statements together may have done; and
+    /// those of getting a connection.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the closure's; a statement under way is cancelled at the server.
+    fn run<T, F, Fut>(
+        &self,
+        safety: Safety,
+        options: Options,
+        work: F,
+    ) -> impl Future<Output = Result<T, SqlError>> + Send
+    where
+        T: Send,
+        F: Fn(Lent) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, SqlError>> + Send,
+    {
+        run::run(self, safety, options, work)
     }
 
     /// Runs a closure in a transaction and commits. On contention, or if the transaction was lost before

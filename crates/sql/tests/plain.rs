@@ -3,6 +3,8 @@
 
 #[path = "plain/cuts.rs"]
 mod cuts;
+#[path = "plain/lent.rs"]
+mod lent;
 #[path = "plain/statements.rs"]
 mod statements;
 #[path = "plain/streams.rs"]

@@ -1,6 +1,9 @@
 //! A proxy on a scripted driver and a paused clock: its transactions and its primary.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "proxy/lent.rs"]
+mod lent;
+
 use std::sync::Arc;
 use std::time::Duration;
 

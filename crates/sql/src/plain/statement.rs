@@ -8,25 +8,35 @@ use tokio::time::Instant;
 use super::Plain;
 use super::limit::{Ended, HandOver, Judge, until};
 use super::sessions::Held;
-use crate::database::{Access, Answer, Request, Scope};
+use crate::database::{Access, Answer, AnswerMax, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
 use crate::statement::Class;
 use crate::value::Value;
 
 /// Refuses what would change a pooled session behind the pool's back.
 pub(crate) fn refuse_control(class: &Class) -> Result<(), SqlError> {
-    if class.is_transaction_control {
-        return Err(SqlError::caller(
-            Code::BadStatement,
-            "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not run as statements",
-            "use begin(), commit(), rollback() and savepoint() of a transaction",
-        ));
-    }
+    let instead = "use begin(), commit(), rollback() and savepoint() of a transaction";
+    refuse_transaction_control(class, instead)?;
     if class.sets_session {
         return Err(SqlError::caller(
             Code::BadStatement,
             "SET outside a transaction would change a connection that others use too",
             "put it into a transaction (SET LOCAL), or set it in the endpoint's connection options",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses what would begin or end a transaction behind the back of whoever keeps count of it.
+pub(super) fn refuse_transaction_control(
+    class: &Class,
+    instead: &'static str,
+) -> Result<(), SqlError> {
+    if class.is_transaction_control {
+        return Err(SqlError::caller(
+            Code::BadStatement,
+            "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not run as statements",
+            instead,
         ));
     }
     Ok(())
@@ -81,9 +91,9 @@ impl Plain {
         let class = self.shared.schema.classify(text);
         refuse_control(&class)?;
         let one = One {
-            request,
             text,
             params,
+            answer_max: request.answer_max,
             class: &class,
             ends_at,
         };
@@ -117,14 +127,25 @@ impl Plain {
             lease.mark_dirty();
         }
         let handed = HandOver::new(scope.attempt.clone());
+        self.run_on(&mut lease, one, safety, &handed).await
+    }
+
+    /// Runs a statement on a leased connection, prepared once more if it was stale.
+    pub(super) async fn run_on(
+        &self,
+        lease: &mut Held,
+        one: &One<'_>,
+        safety: Safety,
+        handed: &HandOver,
+    ) -> Result<Answer, SqlError> {
         let judge = Judge {
             safety,
             proves_on_error: one.class.proves_on_error || self.errors_tell_themselves(),
         };
-        let result = one.on(&mut lease, &judge, &handed).await;
+        let result = one.on(lease, &judge, handed).await;
         match result {
             Err(error) if is_stale(&error) && !lease.is_closed() => {
-                one.on(&mut lease, &judge, &handed).await
+                one.on(lease, &judge, handed).await
             }
             result => result,
         }
@@ -132,12 +153,12 @@ impl Plain {
 }
 
 /// One statement, ready to run.
-struct One<'a> {
-    request: &'a Request,
-    text: &'a str,
-    params: &'a [Value],
-    class: &'a Class,
-    ends_at: Option<Instant>,
+pub(super) struct One<'a> {
+    pub(super) text: &'a str,
+    pub(super) params: &'a [Value],
+    pub(super) answer_max: AnswerMax,
+    pub(super) class: &'a Class,
+    pub(super) ends_at: Option<Instant>,
 }
 
 impl One<'_> {
@@ -151,7 +172,7 @@ impl One<'_> {
         let cancel = waits.then(|| lease.canceller());
         lease.set_active(true);
         let tell = || handed.tell();
-        let work = lease.run(self.text, self.params, self.request.answer_max, &tell);
+        let work = lease.run(self.text, self.params, self.answer_max, &tell);
         let ended = until(self.ends_at, cancel, || handed.has_happened(), work).await;
         settle(lease, ended, judge, handed)
     }

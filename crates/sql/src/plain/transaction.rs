@@ -11,7 +11,7 @@ use super::Plain;
 use super::batch::{Steps, run_steps};
 use super::limit::{Ended, HandOver, Judge, timeout, unknown, until};
 use super::sessions::{Held, Limits};
-use super::statement::settle;
+use super::statement::{refuse_transaction_control, settle};
 use crate::connection::Connection;
 use crate::database::{Answer, AnswerMax, BoxFuture, Request, Scope};
 use crate::dialect::Dialect;
@@ -159,13 +159,8 @@ impl PlainTransaction {
         let mut leaves_nothing = true;
         for text in steps.texts() {
             let class = self.schema().classify(text);
-            if class.is_transaction_control {
-                return Err(SqlError::caller(
-                    Code::BadStatement,
-                    "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not run as statements",
-                    "use commit(), rollback() and savepoint() of the transaction",
-                ));
-            }
+            let instead = "use commit(), rollback() and savepoint() of the transaction";
+            refuse_transaction_control(&class, instead)?;
             leaves_nothing &= class.is_single_dml || class.safety.is_read();
         }
         let limit = request.options.deadline;

@@ -17,6 +17,7 @@ pub(super) fn classify<T>(result: &Result<T, SqlError>) -> Outcome {
         Err(error) => match error.detail().verdict {
             Verdict::Neutral => Outcome::Neutral,
             Verdict::ReadOnly => Outcome::Redirect,
+            Verdict::Once => Outcome::Failure(error.failure().clone().sent(Sent::Maybe)),
             _ => Outcome::Failure(error.failure().clone()),
         },
     }
@@ -102,6 +103,13 @@ fn failed(
     rejection: Option<Rejection>,
     safety: Safety,
 ) -> SqlError {
+    let mut failure = failure;
+    if let Some(error) = &error
+        && error.detail().verdict == Verdict::Once
+    {
+        // Attempts before it handed nothing over: what it proves is what all of them prove.
+        failure.sent = error.sent();
+    }
     let unknown = !safety.is_read() && failure.sent == Sent::Maybe;
     let mut error = error.unwrap_or_else(|| {
         let code = match failure.category {

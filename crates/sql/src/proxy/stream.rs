@@ -1,13 +1,11 @@
 //! Streams through the source: the first batch belongs to the call and may be tried again; from then on
 //! the stream holds its endpoint, and a break counts against it.
 
-use std::time::Duration;
-
 use mainstay_engine::source::Leased;
-use mainstay_engine::{Attempt, EndpointId, Route, Source};
+use mainstay_engine::{Attempt, EndpointId, Source};
 
-use super::{DataProxy, Member, WRITE_GRACE, errors, path};
-use crate::database::{Access, BoxFuture, Meta, Request, Scope};
+use super::{DataProxy, Member, errors, path, route};
+use crate::database::{BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
 use crate::stream::{Batch, Batches, RowStream};
 
@@ -21,19 +19,7 @@ impl DataProxy {
         let operation = self.operation(request, request.safety, &scope);
         let wanted = self.wanted(&request.options, request.safety).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
-        let route = Route {
-            need: wanted.need(request.options.read_from, request.access),
-            filter: wanted.filters().then_some(&filter),
-            tracks: true,
-            grace: if request.access == Access::ReadWrite {
-                WRITE_GRACE
-            } else {
-                Duration::ZERO
-            },
-            reason: wanted.reason(),
-            outer: scope.attempt.as_ref().and_then(Attempt::hold),
-            carried: None,
-        };
+        let route = route(wanted, &filter, &request.options, request.access, &scope);
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             let correlation_id = attempt.correlation_id;

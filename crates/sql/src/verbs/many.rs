@@ -119,7 +119,7 @@ where
             });
         };
         let request = self.request(group);
-        let answer = self.database.run(&request, Scope::default()).await?;
+        let answer = self.database.collect(&request, Scope::default()).await?;
         if let Some(progress) = self.progress {
             progress(self.count as u64, self.count as u64);
         }

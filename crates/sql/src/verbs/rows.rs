@@ -99,17 +99,17 @@ impl<D: Database + ?Sized> AsyncEntity<Paged> for FindBy<'_, D> {
         let dialect = self.database.dialect();
         let select = ask_read("find", self.find.select(dialect, &entity)?, self.options);
         let Some(page) = self.find.page else {
-            let answer = self.database.run(&select, Scope::default()).await?;
+            let answer = self.database.collect(&select, Scope::default()).await?;
             return Ok(Paged { answer, page: None });
         };
         let count = ask_read("find", self.find.count(dialect, &entity)?, self.options);
-        let counted = self.database.run(&count, Scope::default()).await?;
+        let counted = self.database.collect(&count, Scope::default()).await?;
         let total = match counted.rows.first().and_then(|row| row.first()) {
             Some(Value::I64(total)) => u64::try_from(*total).unwrap_or(0),
             Some(Value::U64(total)) => *total,
             _ => return Err(SqlError::internal("count(*) gave no number")),
         };
-        let answer = self.database.run(&select, Scope::default()).await?;
+        let answer = self.database.collect(&select, Scope::default()).await?;
         let page = Some(PageOf::new(page, total));
         Ok(Paged { answer, page })
     }
@@ -183,7 +183,7 @@ where
     async fn call(&self, entity: Arc<Entity>) -> Result<Answer, SqlError> {
         let written = (self.write)(self.database.dialect(), &entity)?;
         let request = ask(self.name, written, self.options);
-        self.database.run(&request, Scope::default()).await
+        self.database.collect(&request, Scope::default()).await
     }
 }
 

@@ -127,7 +127,7 @@ pub(super) async fn run<D: Database + ?Sized>(
     options: Options,
 ) -> Result<Answer, SqlError> {
     let (request, class) = prepare(database, name, sql, params, options).await?;
-    let result = database.run(&request, Scope::default()).await;
+    let result = database.collect(&request, Scope::default()).await;
     note_ddl(database, class.kind, result)
 }
 
@@ -136,27 +136,10 @@ pub(super) async fn scalar<D: Database + ?Sized>(
     sql: &str,
     params: Vec<Value>,
     options: Options,
-) -> Result<Option<Value>, SqlError> {
+) -> Result<Answer, SqlError> {
     let answer = run(database, "scalar", sql, params, options).await?;
-    let columns = answer
-        .columns
-        .len()
-        .max(answer.rows.first().map_or(0, Vec::len));
-    if answer.rows.len() > 1 || (columns > 1 && !answer.rows.is_empty()) {
-        return Err(SqlError::caller(
-            Code::BadRequest,
-            format!(
-                "scalar gives one value, but the answer has {} rows of {columns} columns",
-                answer.rows.len()
-            ),
-            "use query, or make the statement give one row and one column",
-        ));
-    }
-    Ok(answer
-        .rows
-        .into_iter()
-        .next()
-        .and_then(|row| row.into_iter().next()))
+    answer.check_scalar()?;
+    Ok(answer)
 }
 
 pub(super) async fn stream<D: Database + ?Sized>(
@@ -212,6 +195,6 @@ pub(super) async fn run_script<D: Database + ?Sized>(
         });
     }
     let request = request(name, Work::Script { statements }, safety, options);
-    let result = database.run(&request, Scope::default()).await;
+    let result = database.collect(&request, Scope::default()).await;
     note_ddl(database, kind, result)
 }

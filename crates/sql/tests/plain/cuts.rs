@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainstay_sql::{Begin, Database, Scope, Value};
+use mainstay_engine::Safety;
+use mainstay_sql::{Begin, Database, Options, Scope, Value, Verbs};
 use mainstay_testkit::cut::cut_at;
 use mainstay_testkit::scripted::{Point, Reply};
 
@@ -38,7 +39,7 @@ async fn at_every_point<T>(name: &str, work: impl AsyncFn(&Bench) -> T) {
         // The next borrowers find what they expect.
         bench
             .plain
-            .run(&write("INSERT INTO t VALUES (1)"), Scope::default())
+            .collect(&write("INSERT INTO t VALUES (1)"), Scope::default())
             .await
             .unwrap();
         let next = bench
@@ -61,7 +62,10 @@ async fn at_every_point<T>(name: &str, work: impl AsyncFn(&Bench) -> T) {
 #[tokio::test(start_paused = true)]
 async fn a_read_leaves_nothing_behind_wherever_it_is_dropped() {
     at_every_point("read", async |bench| {
-        let _ = bench.plain.run(&read("SELECT 1"), Scope::default()).await;
+        let _ = bench
+            .plain
+            .collect(&read("SELECT 1"), Scope::default())
+            .await;
     })
     .await;
 }
@@ -71,7 +75,7 @@ async fn a_write_leaves_nothing_behind_wherever_it_is_dropped() {
     at_every_point("write", async |bench| {
         let _ = bench
             .plain
-            .run(&write("INSERT INTO t VALUES (1)"), Scope::default())
+            .collect(&write("INSERT INTO t VALUES (1)"), Scope::default())
             .await;
     })
     .await;
@@ -83,7 +87,7 @@ async fn a_write_at_its_limit_leaves_nothing_behind_wherever_it_is_dropped() {
         bench.driver.on_text("INSERT INTO hangs", Reply::hangs());
         let _ = bench
             .plain
-            .run(&write("INSERT INTO hangs VALUES (1)"), Scope::default())
+            .collect(&write("INSERT INTO hangs VALUES (1)"), Scope::default())
             .await;
     })
     .await;
@@ -94,7 +98,7 @@ async fn a_batch_leaves_nothing_behind_wherever_it_is_dropped() {
     at_every_point("batch", async |bench| {
         let _ = bench
             .plain
-            .run(&many("INSERT INTO t VALUES ($1)", 2), Scope::default())
+            .collect(&many("INSERT INTO t VALUES ($1)", 2), Scope::default())
             .await;
     })
     .await;
@@ -158,4 +162,20 @@ async fn a_step_that_is_dropped_takes_its_transaction_with_it() {
     assert_eq!(error.code(), mainstay_sql::Code::TransactionLost);
     bench.assert_clean().await;
     assert_eq!(bench.driver.counts().rollbacks, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_on_a_lent_connection_leaves_nothing_behind_wherever_it_is_dropped() {
+    for safety in [Safety::Read, Safety::Write] {
+        at_every_point("a closure", async |bench| {
+            bench
+                .plain
+                .run(safety, Options::default(), |mut lent| async move {
+                    lent.query("SELECT 1", vec![]).await?;
+                    lent.execute("UPDATE t SET a = 1", vec![]).await
+                })
+                .await
+        })
+        .await;
+    }
 }

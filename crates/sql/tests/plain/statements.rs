@@ -13,7 +13,7 @@ use crate::{Bench, many, read, request, write};
 async fn fails(bench: &Bench, request: &mainstay_sql::Request) -> SqlError {
     bench
         .plain
-        .run(request, Scope::default())
+        .collect(request, Scope::default())
         .await
         .unwrap_err()
 }
@@ -178,7 +178,7 @@ async fn connecting_counts_within_the_limit_and_sends_nothing() {
 
     bench
         .plain
-        .run(&read("SELECT 1"), Scope::default())
+        .collect(&read("SELECT 1"), Scope::default())
         .await
         .unwrap();
     assert_eq!(bench.plain.state(), State::Open);
@@ -201,8 +201,8 @@ async fn waiting_for_a_place_in_the_pool_is_a_refusal_of_our_own() {
         fast
     });
     let (first, second) = tokio::join!(
-        bench.plain.run(&slow, Scope::default()),
-        bench.plain.run(&fast, Scope::default())
+        bench.plain.collect(&slow, Scope::default()),
+        bench.plain.collect(&fast, Scope::default())
     );
     first.unwrap();
     let error = second.unwrap_err();
@@ -221,7 +221,7 @@ async fn a_stale_prepared_statement_is_prepared_again_once() {
     bench.driver.next(Point::Run, Reply::fails(stale()));
     bench
         .plain
-        .run(&write("UPDATE t SET a = 1"), Scope::default())
+        .collect(&write("UPDATE t SET a = 1"), Scope::default())
         .await
         .unwrap();
     bench.driver.next(Point::Run, Reply::fails(stale()));
@@ -248,7 +248,7 @@ async fn a_hidden_write_runs_once_more_as_a_write_and_is_remembered() {
     bench.driver.next(Point::Run, Reply::fails(read_only()));
     bench
         .plain
-        .run(&read("SELECT * FROM view_that_writes"), Scope::default())
+        .collect(&read("SELECT * FROM view_that_writes"), Scope::default())
         .await
         .unwrap();
     assert_eq!(bench.driver.counts().statements, 2);
@@ -304,7 +304,7 @@ async fn only_what_may_leave_something_behind_is_reset() {
         let safety = bench.plain.schema().classify(text).safety;
         bench
             .plain
-            .run(&request(text, safety), Scope::default())
+            .collect(&request(text, safety), Scope::default())
             .await
             .unwrap();
         bench.assert_clean().await;
@@ -335,7 +335,7 @@ async fn an_answer_beyond_its_bounds_is_refused_by_name() {
     assert_eq!(
         bench
             .plain
-            .run(&wanted, Scope::default())
+            .collect(&wanted, Scope::default())
             .await
             .unwrap()
             .rows
@@ -359,7 +359,7 @@ async fn a_batch_is_one_transaction_that_ends_whole_or_not_at_all() {
     bench.driver.always(Point::Run, Reply::affected(1));
     let answer = bench
         .plain
-        .run(&many("INSERT INTO t VALUES ($1)", 3), Scope::default())
+        .collect(&many("INSERT INTO t VALUES ($1)", 3), Scope::default())
         .await
         .unwrap();
     assert_eq!(answer.affected, Some(3));
@@ -502,7 +502,7 @@ async fn a_closed_database_lends_nothing() {
     let bench = Bench::new();
     bench
         .plain
-        .run(&read("SELECT 1"), Scope::default())
+        .collect(&read("SELECT 1"), Scope::default())
         .await
         .unwrap();
     bench.plain.close(Duration::from_secs(1)).await;
@@ -531,7 +531,7 @@ async fn what_is_refused_before_the_hand_over_proves_itself_whatever_the_stateme
             bench.driver.next(Point::Run, reply);
             let error = bench
                 .plain
-                .run(&write(text), Scope::default())
+                .collect(&write(text), Scope::default())
                 .await
                 .unwrap_err();
             let proves = !hands_over || text.starts_with("INSERT");

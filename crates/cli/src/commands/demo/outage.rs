@@ -7,8 +7,8 @@ use std::time::Duration;
 use mainstay_engine::{Category, Failure, Policy, Sent};
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
-    Answer, Begin, BoxFuture, Code, Database, Dialect, Position, Probe, Request, RowStream, Schema,
-    Scope, SqlError, State, Transaction,
+    Answer, Begin, Borrower, BoxFuture, Code, Database, Dialect, Loan, Meta, Position, Probe,
+    Request, RowStream, Schema, Scope, SqlError, State, Transaction,
 };
 
 /// Takes a database away and brings it back.
@@ -65,12 +65,21 @@ impl Database for Switched {
         self.inner.schema()
     }
 
-    fn run<'a>(
+    fn collect<'a>(
         &'a self,
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        self.guarded(|| self.inner.run(request, scope))
+        self.guarded(|| self.inner.collect(request, scope))
+    }
+
+    fn lend<'a>(
+        &'a self,
+        loan: &'a Loan,
+        work: &'a dyn Borrower,
+        scope: Scope,
+    ) -> BoxFuture<'a, Result<Meta, SqlError>> {
+        self.guarded(|| self.inner.lend(loan, work, scope))
     }
 
     fn stream<'a>(

@@ -1,0 +1,66 @@
+//! A connection of some endpoint, lent to a closure.
+
+use mainstay_engine::rejection::CallErrorParts;
+use mainstay_engine::{Attempt, CallErrorKind};
+
+use super::{DataProxy, Member, errors, operation, path, route};
+use crate::database::{Access, Meta, Scope};
+use crate::error::SqlError;
+use crate::lent::{Borrower, Loan};
+
+impl DataProxy {
+    pub(super) async fn lend_once(
+        &self,
+        loan: &Loan,
+        work: &dyn Borrower,
+        scope: Scope,
+    ) -> Result<Meta, SqlError> {
+        self.refuse_unavailable(&loan.options)?;
+        let operation = operation(loan.name.clone(), loan.safety, &loan.options, &scope);
+        let wanted = self.wanted(&loan.options, loan.safety).await;
+        let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
+        let route = route(wanted, &filter, &loan.options, loan.access(), &scope);
+        let attempt = |attempt: Attempt<Member>| {
+            let (member, attempt) = attempt.split();
+            async move {
+                let endpoint = attempt.endpoint.clone();
+                let scope = Scope {
+                    attempt: Some(attempt),
+                };
+                let lent = member.lend(loan, work, scope).await;
+                lent.map_err(|error| errors::at(&endpoint, error))
+            }
+        };
+        let source = self.source();
+        let ended = source.call_on(&operation, route, &errors::classify, attempt);
+        let done = match ended.await.map_err(mainstay_engine::CallError::into_parts) {
+            Ok(done) => done,
+            // The declaration stands: nothing is run again as something else.
+            Err(CallErrorParts {
+                kind: CallErrorKind::Redirected { error, carried },
+                ..
+            }) => {
+                return Err(match loan.access() {
+                    Access::ReadWrite => self.not_primary(error, carried, &operation),
+                    Access::ReadOnly => {
+                        source.settle_carried(&operation, carried, error.failure());
+                        error
+                    }
+                });
+            }
+            Err(parts) => return Err(errors::from_parts(parts, loan.safety)),
+        };
+        if !loan.safety.is_read() {
+            self.note_write(&loan.options, done.endpoint.as_str()).await;
+        }
+        Ok(Meta {
+            endpoint: Some(path(&done.endpoint, done.value.endpoint.as_deref())),
+            attempts: done.attempts,
+            cache: "off",
+            elapsed: done.elapsed,
+            correlation_id: Some(done.correlation_id),
+            policy_version: done.policy_version,
+            last_resort: done.last_resort | done.value.last_resort,
+        })
+    }
+}
