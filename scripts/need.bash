@@ -70,3 +70,12 @@ need_postgresql() {
     fi
     need_install "PostgreSQL is missing" postgresql
 }
+
+# The programs alone: Debian's package of the whole server would start one on port 3306 that nobody
+# asked for.
+need_mariadb() {
+    if command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ]; then
+        return
+    fi
+    need_install "MariaDB is missing" mariadb-server-core mariadb-client-core
+}

@@ -4,11 +4,8 @@
 mod cluster;
 mod installation;
 mod options;
-mod process;
 mod session;
-mod supervisor;
 mod template;
-mod tls;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,12 +18,14 @@ use tokio::time::{Instant, sleep};
 pub use self::cluster::PostgresCluster;
 pub use self::options::PostgresOptions;
 pub use self::session::{Session, TextRows};
-pub use self::tls::TlsFiles;
+pub use crate::tls::TlsFiles;
 
-use self::installation::{Installation, run};
-use self::supervisor::Supervisor;
+use self::installation::Installation;
+use crate::account::run;
 use crate::folder::{self, Folder};
 use crate::port::PortLease;
+use crate::supervisor::Supervisor;
+use crate::{process, tls};
 
 /// How long a server may take to answer after its start, or to be gone after its stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,11 +76,19 @@ impl PostgresServer {
             template::copy(&installation, &template, &data)?;
         }
         let tls = match options.wants_tls() {
-            true => Some(tls::make(&installation, folder.path())?),
+            true => Some(tls::make(account, folder.path(), "postgres")?),
             false => None,
         };
         let port = PortLease::take()?;
-        let supervisor = Mutex::new(Supervisor::start(&installation, folder.path())?);
+        let program = [
+            installation.program("postgres").into_os_string(),
+            "-D".into(),
+            data.into_os_string(),
+        ];
+        // A postmaster told to QUIT removes its shared memory, and kills by itself children that do not
+        // end within five seconds.
+        let supervisor = Supervisor::start(account, folder.path(), "QUIT", &program)?;
+        let supervisor = Mutex::new(supervisor);
         let server = Self {
             supervisor,
             installation,

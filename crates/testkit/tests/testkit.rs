@@ -4,5 +4,6 @@
 mod testkit {
     mod cluster;
     mod fault;
+    mod mariadb;
     mod server;
 }

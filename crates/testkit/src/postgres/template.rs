@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::installation::{Installation, run};
+use super::installation::Installation;
+use crate::account::run;
 use crate::folder::Folder;
 
 /// Raised when the arguments of `initdb` change, so that an older template is not taken.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::installation::{Installation, run};
+use crate::account::{Account, run};
 
 /// Certificate files (PEM) of a private server with TLS.
 #[derive(Debug, Clone)]
@@ -15,14 +15,14 @@ pub struct TlsFiles {
     pub server_certificate: PathBuf,
     /// The server's key.
     pub server_key: PathBuf,
-    /// A client's certificate; its common name is `postgres`.
+    /// A client's certificate; its common name is the superuser's name.
     pub client_certificate: PathBuf,
     /// The client's key (PKCS 8).
     pub client_key: PathBuf,
 }
 
-/// Makes all files in `folder` with the `openssl` program: PostgreSQL's Debian packages bring it.
-pub(crate) fn make(installation: &Installation, folder: &Path) -> Result<TlsFiles> {
+/// Makes all files in `folder` with the `openssl` program. `client` is the client's common name.
+pub(crate) fn make(account: Account, folder: &Path, client: &'static str) -> Result<TlsFiles> {
     let path = |name: &str| folder.join(name);
     let files = TlsFiles {
         ca: path("ca.crt"),
@@ -35,24 +35,24 @@ pub(crate) fn make(installation: &Installation, folder: &Path) -> Result<TlsFile
         name: "mainstay test authority",
         purpose: "basicConstraints=critical,CA:TRUE",
     };
-    authority.make(installation, None, &path("ca.key"), &files.ca)?;
+    authority.make(account, None, &path("ca.key"), &files.ca)?;
     let signer = (files.ca.as_path(), path("ca.key"));
     let server = Certificate {
         name: "localhost",
         purpose: "subjectAltName=DNS:localhost,IP:127.0.0.1",
     };
     server.make(
-        installation,
+        account,
         Some(&signer),
         &files.server_key,
         &files.server_certificate,
     )?;
     let client = Certificate {
-        name: "postgres",
+        name: client,
         purpose: "extendedKeyUsage=clientAuth",
     };
     client.make(
-        installation,
+        account,
         Some(&signer),
         &files.client_key,
         &files.client_certificate,
@@ -69,12 +69,12 @@ struct Certificate {
 impl Certificate {
     fn make(
         &self,
-        installation: &Installation,
+        account: Account,
         signer: Option<&(&Path, PathBuf)>,
         key: &Path,
         certificate: &Path,
     ) -> Result<()> {
-        let mut openssl = installation.command("openssl");
+        let mut openssl = account.command("openssl");
         openssl.args([
             "req",
             "-x509",

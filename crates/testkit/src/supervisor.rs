@@ -1,6 +1,7 @@
 //! A small shell process between a test and its server. It holds the read end of a pipe: when the
 //! test ends in whatever way, the pipe closes, and the shell ends the server and removes its folder.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,17 +9,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::installation::Installation;
-use super::process;
+use crate::account::Account;
+use crate::process;
 
-/// `$1` is the server's folder, `$2` the program. A postmaster told to QUIT removes its shared
-/// memory, and kills by itself children that do not end within five seconds.
+/// `$1` is the server's folder, `$2` the signal that ends it, then come the program and its arguments.
 const SCRIPT: &str = r#"
-folder=$1 program=$2 server=
+folder=$1 signal=$2 server=
+shift 2
 while read -r word; do
     case $word in
         start)
-            "$program" -D "$folder/data" </dev/null >>"$folder/log" 2>&1 &
+            "$@" </dev/null >>"$folder/log" 2>&1 &
             server=$!
             echo "$server" ;;
         ended)
@@ -28,7 +29,7 @@ while read -r word; do
     esac
 done
 if [ -n "$server" ]; then
-    kill -QUIT "$server"
+    kill "-$signal" "$server"
     kill -CONT "$server"
     wait "$server"
 fi
@@ -45,12 +46,20 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn start(installation: &Installation, folder: &Path) -> Result<Self> {
-        let mut shell = installation
+    /// A supervisor for the program with these arguments; nothing runs yet. `signal` ends a server that
+    /// still runs when the supervisor is told to go.
+    pub(crate) fn start(
+        account: Account,
+        folder: &Path,
+        signal: &str,
+        program: &[OsString],
+    ) -> Result<Self> {
+        let mut shell = account
             .command("sh")
             .args(["-c", SCRIPT, "supervisor"])
             .arg(folder)
-            .arg(installation.program("postgres"))
+            .arg(signal)
+            .args(program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
