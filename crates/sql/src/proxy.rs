@@ -35,7 +35,7 @@ use crate::lent::{Borrower, Loan};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
-use sessions::{Sessions, Wanted};
+use sessions::{Sessions, Wanted, Writing};
 
 /// What stands behind an endpoint.
 pub type Member = Arc<dyn Database>;
@@ -306,15 +306,13 @@ impl DataProxy {
                 ran.map_err(|error| errors::at(&endpoint, error))
             }
         };
-        let done = self
+        let writing = self.begin_write(&request.options, safety);
+        let ended = self
             .source()
             .call_on(&operation, route, &errors::classify, work)
-            .await?;
-        if !safety.is_read() {
-            self.note_write(&request.options, done.endpoint.as_str())
-                .await;
-        }
-        Ok(done)
+            .await;
+        self.end_write(writing, &ended).await;
+        ended
     }
 
     /// What a session's reads must have seen.
@@ -338,19 +336,40 @@ impl DataProxy {
             .await
     }
 
-    /// Notes how far the primary has come with a session's write.
-    async fn note_write(&self, options: &Options, endpoint: &str) {
-        let Some(session) = &options.session else {
-            return;
-        };
-        let snapshot = self.source().snapshot();
-        if !snapshot.policy.route.read_your_writes || snapshot.endpoints.len() < 2 {
-            return;
+    /// Keeps count of a call that may write in a session, from before it is sent.
+    fn begin_write(&self, options: &Options, safety: Safety) -> Writing {
+        match &options.session {
+            Some(session) if !safety.is_read() && self.reads_its_writes() => {
+                self.shared.sessions.begin_write(session)
+            }
+            _ => Writing::uncounted(),
         }
-        let member = snapshot
-            .endpoint(endpoint)
-            .map(|placed| Arc::clone(&placed.member));
-        self.shared.sessions.note_write(session, member).await;
+    }
+
+    async fn end_write<T>(&self, writing: Writing, ended: &Result<Done<T>, CallError<SqlError>>) {
+        match ended {
+            Ok(done) => self.acknowledged(writing, &done.endpoint).await,
+            Err(error) => writing.failed(error.sent()),
+        }
+    }
+
+    async fn acknowledged(&self, writing: Writing, endpoint: &EndpointId) {
+        if writing.is_counted() {
+            let member = self.knows_position(endpoint.as_str());
+            writing.acknowledged(member.as_ref()).await;
+        }
+    }
+
+    fn reads_its_writes(&self) -> bool {
+        self.source().snapshot().policy.route.read_your_writes
+    }
+
+    /// What can say how far an endpoint has come. A lone one is not asked: nobody would have to catch up
+    /// with it.
+    fn knows_position(&self, endpoint: &str) -> Option<Member> {
+        let snapshot = self.source().snapshot();
+        let placed = snapshot.endpoint(endpoint)?;
+        (snapshot.endpoints.len() > 1).then(|| Arc::clone(&placed.member))
     }
 
     fn refuse_unavailable(&self, options: &Options) -> Result<(), SqlError> {

@@ -3,6 +3,10 @@
 
 #[path = "proxy/lent.rs"]
 mod lent;
+#[path = "proxy/pair.rs"]
+mod pair;
+#[path = "proxy/sessions.rs"]
+mod sessions;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,9 +31,12 @@ impl DataProxy {
                 lent.map_err(|error| errors::at(&endpoint, error))
             }
         };
+        let writing = self.begin_write(&loan.options, loan.safety);
         let source = self.source();
         let ended = source.call_on(&operation, route, &errors::classify, attempt);
-        let done = match ended.await.map_err(mainstay_engine::CallError::into_parts) {
+        let ended = ended.await;
+        self.end_write(writing, &ended).await;
+        let done = match ended.map_err(mainstay_engine::CallError::into_parts) {
             Ok(done) => done,
             // The declaration stands: nothing is run again as something else.
             Err(CallErrorParts {
@@ -50,9 +53,6 @@ impl DataProxy {
             }
             Err(parts) => return Err(errors::from_parts(parts, loan.safety)),
         };
-        if !loan.safety.is_read() {
-            self.note_write(&loan.options, done.endpoint.as_str()).await;
-        }
         Ok(Meta {
             endpoint: Some(path(&done.endpoint, done.value.endpoint.as_deref())),
             attempts: done.attempts,

@@ -1,15 +1,16 @@
 //! Read your writes: a session's reads go only to endpoints that have replayed its last write.
 
+mod written;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mainstay_engine::Need;
 use mainstay_engine::endpoint::{Fitness, Placed};
 use mainstay_engine::event::Role;
 use mainstay_engine::policy::ReadFrom;
 use mainstay_engine::source::Snapshot;
+use mainstay_engine::{Need, Sent};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
@@ -17,15 +18,15 @@ use tokio::time::Instant;
 use super::Member;
 use super::probe::number;
 use crate::database::Access;
+use written::Written;
 
 /// Sessions remembered; one that is forgotten reads from the primary for a while.
 const SESSIONS_MAX: usize = 100_000;
-/// How long an unused session is remembered.
+/// How long an unused session is remembered. A write whose end is unknown is taken to go on at its server
+/// for as long: whoever comes back later is unknown here anyway.
 const REMEMBERED_FOR: Duration = Duration::from_secs(300);
 /// How often replicas are asked while a read waits for one.
 const ASK_EVERY: Duration = Duration::from_millis(5);
-/// A position that no replica can reach: the write's own could not be found out.
-const UNREACHABLE: u64 = u64::MAX;
 
 /// What an endpoint must have seen to serve a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +78,12 @@ fn is_source_of_truth(placed: &Placed<Member>) -> bool {
 
 struct Session {
     first_seen: Instant,
-    last_used: Mutex<Instant>,
-    /// 0: it has written nothing that we know of.
-    position: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    last_used: Instant,
+    written: Written,
 }
 
 /// The sessions of one source, bounded in number and age.
@@ -96,18 +100,20 @@ impl Sessions {
 
     fn session(&self, key: &Arc<str>, now: Instant) -> Arc<Session> {
         if let Some(session) = self.known.get(key) {
-            let mut last_used = session.last_used.lock();
-            let age = now.saturating_duration_since(*last_used);
+            let mut state = session.state.lock();
+            let age = now.saturating_duration_since(state.last_used);
             if age <= REMEMBERED_FOR {
-                *last_used = now;
-                drop(last_used);
+                state.last_used = now;
+                drop(state);
                 return session;
             }
         }
         let session = Arc::new(Session {
             first_seen: now,
-            last_used: Mutex::new(now),
-            position: AtomicU64::new(0),
+            state: Mutex::new(State {
+                last_used: now,
+                written: Written::default(),
+            }),
         });
         self.known.insert(Arc::clone(key), Arc::clone(&session));
         session
@@ -123,32 +129,91 @@ impl Sessions {
     ) -> Wanted {
         let now = Instant::now();
         let session = self.session(key, now);
-        let position = session.position.load(Ordering::Acquire);
+        let mut written = session.state.lock().written;
+        if written.may_be_covered(now) {
+            // A write's position could not be found out at its end: now it can.
+            let primary = snapshot.primary().map(|placed| &placed.member);
+            let _ = tokio::time::timeout(wait, session.cover(primary)).await;
+            written = session.state.lock().written;
+        }
         let is_new = now.saturating_duration_since(session.first_seen) < fresh_for;
-        match position {
+        match written.position() {
+            None => Wanted::Primary,
             // A session that nobody here knows may have written through another instance.
-            0 if is_new => Wanted::Primary,
-            0 => Wanted::Anything,
-            UNREACHABLE => Wanted::Primary,
-            position => wait_for(position, wait, snapshot).await,
+            Some(0) if is_new => Wanted::Primary,
+            Some(0) => Wanted::Anything,
+            Some(position) => wait_for(position, wait, snapshot).await,
         }
     }
 
-    /// Notes how far the primary had come when a session's write was acknowledged.
-    pub(super) async fn note_write(&self, key: &Arc<str>, member: Option<Member>) {
-        let session = self.session(key, Instant::now());
-        let asked = match member {
-            Some(member) => member.position().await.ok().flatten(),
-            None => None,
-        };
-        let position = match asked {
-            Some(position) => number(position).unwrap_or(0),
-            None => UNREACHABLE,
-        };
-        session.position.store(position, Ordering::Release);
+    /// A write of a session begins.
+    pub(super) fn begin_write(&self, key: &Arc<str>) -> Writing {
+        Writing(Some(self.session(key, Instant::now())))
     }
 }
 
+impl Session {
+    /// Asks for a position that covers all that was acknowledged until now.
+    async fn cover(&self, member: Option<&Member>) {
+        let asked_at = Instant::now();
+        let asked = match member {
+            Some(member) => member.position().await,
+            None => return self.leave_open(asked_at),
+        };
+        match asked {
+            Ok(Some(position)) => {
+                let position = number(position).unwrap_or(0);
+                self.state.lock().written.cover(position, asked_at);
+            }
+            // Asked again by the next read.
+            Err(_) => self.leave_open(asked_at),
+            // A database that knows no positions: asking again would not help.
+            Ok(None) => self.leave_open(asked_at + REMEMBERED_FOR),
+        }
+    }
+
+    fn leave_open(&self, covered_from: Instant) {
+        self.state.lock().written.leave_open(covered_from);
+    }
+}
+
+/// A write of a session that is under way; nothing, where nobody keeps count. Dropped without being told
+/// its end, it may have had an effect: until that can be known the session reads from the primary.
+pub(super) struct Writing(Option<Arc<Session>>);
+
+impl Writing {
+    /// Of a call that needs no count.
+    pub(super) fn uncounted() -> Self {
+        Writing(None)
+    }
+
+    pub(super) fn is_counted(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// It was acknowledged by this member.
+    pub(super) async fn acknowledged(mut self, member: Option<&Member>) {
+        if let Some(session) = &self.0 {
+            session.cover(member).await;
+        }
+        self.0 = None;
+    }
+
+    /// It failed, with this proof.
+    pub(super) fn failed(mut self, sent: Sent) {
+        if sent.is_proven_harmless() {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if let Some(session) = &self.0 {
+            session.leave_open(Instant::now() + REMEMBERED_FOR);
+        }
+    }
+}
 async fn wait_for(position: u64, wait: Duration, snapshot: &Snapshot<Member>) -> Wanted {
     let replicas: Vec<&Placed<Member>> = snapshot
         .endpoints

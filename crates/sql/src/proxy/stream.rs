@@ -2,8 +2,9 @@
 //! the stream holds its endpoint, and a break counts against it.
 
 use mainstay_engine::source::Leased;
-use mainstay_engine::{Attempt, EndpointId, Source};
+use mainstay_engine::{Attempt, EndpointId};
 
+use super::sessions::Writing;
 use super::{DataProxy, Member, errors, path, route};
 use crate::database::{BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
@@ -37,17 +38,25 @@ impl DataProxy {
                 Ok((stream, first))
             }
         };
+        let writing = self.begin_write(&request.options, request.safety);
         let leased = self
             .source()
             .lease(&operation, route, &errors::classify, work)
             .await;
         match leased {
-            Ok(leased) => Ok(self.hand_on(leased)),
-            Err(error) => Err(errors::from_parts(error.into_parts(), request.safety)),
+            Ok(leased) => Ok(self.hand_on(leased, writing).await),
+            Err(error) => {
+                writing.failed(error.sent());
+                Err(errors::from_parts(error.into_parts(), request.safety))
+            }
         }
     }
 
-    fn hand_on(&self, leased: Leased<(RowStream, Option<Batch>)>) -> RowStream {
+    async fn hand_on(
+        &self,
+        leased: Leased<(RowStream, Option<Batch>)>,
+        writing: Writing,
+    ) -> RowStream {
         let endpoint = leased.endpoint.clone();
         let (parts, held) = leased.split();
         let (stream, first) = parts;
@@ -58,13 +67,18 @@ impl DataProxy {
             policy_version: self.source().snapshot().policy.version,
             ..stream.meta.clone()
         };
-        let ended = first.is_none();
+        let mut writing = Some(writing);
+        if first.is_none()
+            && let Some(writing) = writing.take()
+        {
+            self.acknowledged(writing, &endpoint).await;
+        }
         let batches = Held {
-            source: self.source().clone(),
+            proxy: self.clone(),
             endpoint,
             stream,
             first,
-            ended,
+            writing,
             _held: held,
         };
         RowStream::new(columns, meta, Box::new(batches))
@@ -73,11 +87,12 @@ impl DataProxy {
 
 /// The rest of a stream with the endpoint it holds.
 struct Held {
-    source: Source<Member>,
+    proxy: DataProxy,
     endpoint: EndpointId,
     stream: RowStream,
     first: Option<Batch>,
-    ended: bool,
+    /// `None`: the stream has ended. Dropped before, what it wrote is in doubt.
+    writing: Option<Writing>,
     _held: Leased<()>,
 }
 
@@ -87,19 +102,24 @@ impl Batches for Held {
             if let Some(first) = self.first.take() {
                 return Ok(Some(first));
             }
-            if self.ended {
+            let Some(writing) = self.writing.take() else {
                 return Ok(None);
-            }
-            let next = self.stream.next().await;
-            match &next {
-                Ok(Some(_)) => {}
-                Ok(None) => self.ended = true,
+            };
+            match self.stream.next().await {
+                Ok(Some(batch)) => {
+                    self.writing = Some(writing);
+                    Ok(Some(batch))
+                }
+                Ok(None) => {
+                    self.proxy.acknowledged(writing, &self.endpoint).await;
+                    Ok(None)
+                }
                 Err(error) => {
-                    self.ended = true;
-                    self.source.blame(&self.endpoint, error.failure());
+                    writing.failed(error.sent());
+                    self.proxy.source().blame(&self.endpoint, error.failure());
+                    Err(errors::at(&self.endpoint, error))
                 }
             }
-            next.map_err(|error| errors::at(&self.endpoint, error))
         })
     }
 }

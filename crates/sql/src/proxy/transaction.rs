@@ -250,16 +250,13 @@ impl Pinned {
         let Some(inner) = self.inner.take() else {
             return Err(lost_before());
         };
+        let writing = proxy.begin_write(&self.options, safety);
         let limit = self.limit(&self.options) + WRITE_GRACE;
         let ended = tokio::time::timeout(limit, inner.commit()).await;
         let result = ended.unwrap_or_else(|_| Err(commit_unanswered(limit)));
         match result {
             Ok(mut answer) => {
-                if self.wrote {
-                    proxy
-                        .note_write(&self.options, self.endpoint.as_str())
-                        .await;
-                }
+                proxy.acknowledged(writing, &self.endpoint).await;
                 answer.meta.elapsed = account.settle(&Ended::Success);
                 let inner = answer.meta.endpoint.as_deref();
                 answer.meta.endpoint = Some(path(&self.endpoint, inner));
@@ -269,6 +266,7 @@ impl Pinned {
                 Ok(answer)
             }
             Err(error) => {
+                writing.failed(error.sent());
                 account.settle(&Ended::Failure(error.failure()));
                 proxy.source().blame(&self.endpoint, error.failure());
                 let mut error = errors::at(&self.endpoint, error);

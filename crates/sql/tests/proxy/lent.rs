@@ -1,56 +1,15 @@
 //! Closures through a proxy of two endpoints: where they may be run again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mainstay_engine::tasks::Tasks;
-use mainstay_engine::{
-    Category, Chance, EndpointSpec, Failure, Policy, Preset, Role, Safety, Sent,
-};
-use mainstay_sql::{Code, DataProxy, Database, Dialect, Options, Plain, SqlError, Verbs, Verdict};
+use mainstay_engine::{Category, Failure, Role, Safety, Sent};
+use mainstay_sql::{Code, Options, SqlError, Verbs, Verdict};
 use mainstay_testkit::cut::cut_at;
 use mainstay_testkit::scripted::reply::{connection_lost, contended, refused};
-use mainstay_testkit::scripted::{Point, Reply, ScriptedDriver};
+use mainstay_testkit::scripted::{Point, Reply};
 
-struct Pair {
-    proxy: DataProxy,
-    drivers: [ScriptedDriver; 2],
-    plains: [Plain; 2],
-}
-
-/// A primary `a` and another endpoint `b` of this role.
-fn pair(other: Role) -> Pair {
-    let drivers = [0, 1].map(|_| ScriptedDriver::new(Dialect::Postgres));
-    let mut settings = Preset::Balanced.settings();
-    settings.health.enabled = false;
-    settings.retry.delay = Duration::from_millis(5);
-    settings.retry.attempts_max = 3;
-    let policy = Policy::new(settings).unwrap();
-    let tasks = Tasks::new();
-    let plains = drivers
-        .clone()
-        .map(|driver| Plain::new(Arc::new(driver), &policy, tasks.clone(), Chance::seeded(1)));
-    let member = |plain: &Plain| -> Arc<dyn Database> { Arc::new(plain.clone()) };
-    let first = if other == Role::Member {
-        Role::Member
-    } else {
-        Role::Primary
-    };
-    let proxy = DataProxy::builder("s", policy)
-        .tasks(tasks)
-        .chance(Chance::seeded(2))
-        .endpoint(EndpointSpec::new("a", member(&plains[0])).role(first))
-        .endpoint(EndpointSpec::new("b", member(&plains[1])).role(other))
-        .build()
-        .unwrap();
-    proxy.source().keep_recent_audit();
-    Pair {
-        proxy,
-        drivers,
-        plains,
-    }
-}
+use super::pair::{Pair, pair};
 
 impl Pair {
     /// Runs two statements; says how often the closure was begun.
