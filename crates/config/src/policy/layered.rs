@@ -87,10 +87,11 @@ impl<'a> Layered<'a> {
             Err(problems) => problems,
         };
         for problem in problems {
-            let full = format!("{}: {}", problem.path, problem.message);
+            let own = wrong(&problem.message);
+            let full = wrong(&format!("{}: {}", problem.path, problem.message));
             match self.cause(problem.path, &problem.message) {
                 Some(cause) if cause.key.path == problem.path => {
-                    findings.error(&cause.mark, cause.path.as_str(), problem.message);
+                    findings.error(&cause.mark, cause.path.as_str(), own);
                 }
                 Some(cause) => findings.error(&cause.mark, cause.path.as_str(), full),
                 None => findings.error(whole.0, whole.1, full),
@@ -193,6 +194,14 @@ impl<'a> Layered<'a> {
                 mark: None,
             },
         }
+    }
+}
+
+/// What a policy says is wrong with itself: what to do stands behind the last semicolon.
+fn wrong(message: &str) -> Wrong {
+    match message.rsplit_once("; ") {
+        Some((message, hint)) => Wrong::new(message).hint(hint),
+        None => Wrong::new(message),
     }
 }
 

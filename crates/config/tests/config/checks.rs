@@ -360,3 +360,25 @@ fn labels_of_a_policy_come_from_the_strongest_layer() {
     let policy = &loaded.configuration.sources["o"].policy;
     assert_eq!((policy.name.as_ref(), policy.version), ("orders", 3));
 }
+
+#[test]
+fn keys_that_do_not_fit_each_other_come_with_a_way_out() {
+    for (text, hint) in [
+        (
+            "[policy.pool]\nmin_idle = 20",
+            "lower it, or raise pool.idle_max",
+        ),
+        (
+            "[policy.retry]\ndelay = \"40s\"",
+            "raise it, or lower retry.delay",
+        ),
+        (
+            "[policy.circuit]\nopen_for_max = \"1s\"",
+            "raise it, or lower circuit.open_for",
+        ),
+    ] {
+        let problems = check(toml(text));
+        let error = problems.iter().find(|problem| problem.is_error()).unwrap();
+        assert_eq!(error.hint.as_deref(), Some(hint), "{error}");
+    }
+}

@@ -451,7 +451,7 @@ impl Settings {
             retry.delay_max.is_some_and(|max| max < retry.delay),
             "retry.delay_max",
             format!(
-                "is below retry.delay ({:?}), so no wait could have its length",
+                "is below retry.delay ({:?}), so no wait could have its length; raise it, or lower retry.delay",
                 retry.delay
             ),
         );
@@ -508,7 +508,7 @@ impl Settings {
         refuse(
             limits.burst == Some(0),
             "limits.burst",
-            "0 would admit nothing".into(),
+            "0 would admit nothing; use \"auto\" or at least 1".into(),
         );
         refuse(
             limits.concurrency == Some(0),
@@ -524,7 +524,7 @@ impl CircuitSettings {
         refuse(
             self.trials_max == 0,
             "circuit.trials_max",
-            "0 could never close again".into(),
+            "0 could never close again; use at least 1".into(),
         );
         refuse(
             self.successes == 0,
@@ -534,7 +534,7 @@ impl CircuitSettings {
         refuse(
             self.mode != CircuitMode::Off && self.open_for.is_zero(),
             "circuit.open_for",
-            "0 would never hold anything back".into(),
+            "0 would never hold anything back; use mode = \"off\" for no circuit".into(),
         );
         refuse(
             !(self.open_growth.is_finite() && self.open_growth >= 1.0),
@@ -547,7 +547,10 @@ impl CircuitSettings {
         refuse(
             self.open_for_max < self.open_for,
             "circuit.open_for_max",
-            format!("is below circuit.open_for ({:?})", self.open_for),
+            format!(
+                "is below circuit.open_for ({:?}); raise it, or lower circuit.open_for",
+                self.open_for
+            ),
         );
         let windowed = matches!(self.mode, CircuitMode::Window | CircuitMode::Rate);
         refuse(
@@ -578,12 +581,15 @@ impl PoolSettings {
         refuse(
             self.active_max == 0,
             "pool.active_max",
-            "0 would lend nothing".into(),
+            "0 would lend nothing; use at least 1".into(),
         );
         refuse(
             self.min_idle > self.idle_max,
             "pool.min_idle",
-            format!("is above pool.idle_max ({})", self.idle_max),
+            format!(
+                "is above pool.idle_max ({}); lower it, or raise pool.idle_max",
+                self.idle_max
+            ),
         );
         refuse(
             self.lifetime_max.is_zero(),
