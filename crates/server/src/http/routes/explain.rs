@@ -169,7 +169,8 @@ fn obstacle(
         state => return Some(format!("its circuit is {}", state.as_str())),
     }
     let max = snapshot.policy.route.lag_max?;
-    let compares = placed.role == Role::Replica && snapshot.primary().is_some();
+    let follows = matches!(placed.role, Role::Replica | Role::Standby);
+    let compares = follows && snapshot.primary().is_some();
     match endpoint.lag() {
         _ if !compares => None,
         Some(lag) if lag <= max => None,
@@ -195,4 +196,41 @@ fn retry(policy: &mainstay_engine::Policy, safety: Safety, options: &Options) ->
         "deadline_ms": deadline.map(millis),
         "attempt_timeout_ms": policy.attempt_limit(deadline).map(millis),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_engine::{Chance, EndpointSpec, Policy, Preset};
+    use mainstay_sql::{DataProxy, Plain};
+    use mainstay_sqlite::{SqliteDriver, SqliteSettings};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_standby_of_unknown_lag_fits_no_more_than_such_a_replica() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = Policy::preset(Preset::Balanced);
+        let mut builder = DataProxy::builder("s", Arc::clone(&policy));
+        for (name, role) in [
+            ("a", Role::Primary),
+            ("b", Role::Replica),
+            ("c", Role::Standby),
+        ] {
+            let settings = SqliteSettings::new(folder.path().join("s.db"));
+            let driver = Arc::new(SqliteDriver::new(settings).unwrap());
+            let plain = Plain::new(driver, &policy, Default::default(), Chance::seeded(1));
+            let member: Arc<dyn Database> = Arc::new(plain);
+            builder = builder.endpoint(EndpointSpec::new(name, member).role(role));
+        }
+        let proxy = builder.build().unwrap();
+        // Nothing has been checked yet.
+        let snapshot = proxy.source().snapshot();
+        let judged = candidates(&snapshot, Safety::Read, &Options::default());
+        let fits: Vec<_> = judged
+            .iter()
+            .map(|candidate| (candidate["endpoint"].as_str().unwrap(), &candidate["fits"]))
+            .collect();
+        let (yes, no) = (&json!(true), &json!(false));
+        assert_eq!(fits, [("a", yes), ("b", no), ("c", no)], "{judged:?}");
+    }
 }
