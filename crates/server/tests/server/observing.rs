@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
+use mainstay_engine::event::EventKind;
 use serde_json::json;
 
 use super::rig::Rig;
@@ -63,17 +64,7 @@ async fn events_arrive_while_they_happen() {
         .unwrap();
     let mut body = rig.client.open(request).await.into_body();
     let mut text = String::new();
-    let mut read = async |until: &str| {
-        let reading = async {
-            while !text.contains(until) {
-                let frame = body.frame().await.unwrap().unwrap();
-                text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), reading)
-            .await
-            .expect(until);
-    };
+    let mut read = async |part: &str| read_until(&mut body, &mut text, part).await;
     read(": listening\n\n").await;
     rig.client
         .post("/v1/sources/s/endpoints/reader/isolate", json!({}))
@@ -90,6 +81,47 @@ async fn events_arrive_while_they_happen() {
         }
     });
     assert_eq!(ended.left, 0);
+}
+
+/// Reads frames of a stream until the text has a part.
+async fn read_until(body: &mut hyper::body::Incoming, text: &mut String, part: &str) {
+    let reading = async {
+        while !text.contains(part) {
+            let frame = body.frame().await.unwrap().unwrap();
+            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+    };
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, reading).await.expect(part);
+}
+
+#[tokio::test]
+async fn a_slow_reader_of_events_is_told_how_many_it_lost() {
+    let rig = Rig::start().await;
+    let request = Request::get("/v1/events?source=s")
+        .header("host", "localhost")
+        .body(Full::default())
+        .unwrap();
+    let mut body = rig.client.open(request).await.into_body();
+    let mut text = String::new();
+    read_until(&mut body, &mut text, ": listening\n\n").await;
+    // Nothing else runs on this thread meanwhile, so the reader is slow for sure.
+    let served = rig.running().sources().get("s").cloned().unwrap();
+    let source = served.proxy().source();
+    for _ in 0..5_000 {
+        source.publish(EventKind::Resumed);
+    }
+    source.publish(EventKind::Paused);
+    read_until(&mut body, &mut text, "event: paused\n").await;
+    let (_, lost) = text.split_once("event: lost\ndata: ").unwrap();
+    let lost = lost.lines().next().unwrap();
+    let lost: serde_json::Value = serde_json::from_str(lost).unwrap();
+    assert_eq!(lost["source"], "s");
+    let arrived = text.matches("event: resumed\n").count() as u64;
+    assert_eq!(lost["lost"].as_u64().unwrap() + arrived, 5_000, "{lost}");
+    assert!(arrived < 5_000 && text.matches("event: lost\n").count() == 1);
+    drop(body);
+    rig.end().await;
 }
 
 #[tokio::test]
