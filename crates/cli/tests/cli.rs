@@ -4,6 +4,8 @@
 
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/files.rs"]
 mod files;
 #[path = "cli/pages.rs"]

@@ -113,6 +113,11 @@ fn as_text<S: serde::Serializer>(sent: &Sent, to: S) -> Result<S::Ok, S::Error> 
 }
 
 impl Problem {
+    /// Every code that a client may be told, with its status: for whoever documents them.
+    pub fn codes() -> impl Iterator<Item = (&'static str, u16)> {
+        CODES.iter().map(|(code, status, _)| (*code, *status))
+    }
+
     /// A problem that no back end has to do with: nothing was sent.
     pub fn new(code: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
         let (code, status, title) = *row(code);
