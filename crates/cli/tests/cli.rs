@@ -14,5 +14,7 @@ mod pages;
 mod program;
 #[path = "cli/server.rs"]
 mod server;
+#[path = "cli/terminal.rs"]
+mod terminal;
 #[path = "cli/usage.rs"]
 mod usage;

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 /// Longer than a slow machine needs to start the program and make the sample.
@@ -79,30 +80,41 @@ pub(crate) fn run(command: &mut Command) -> Run {
     }
 }
 
+/// The lines of a pipe as they come, read in a thread of its own.
+fn lines_of(pipe: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (told, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if told.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
 /// A running server; ended with its test.
 pub(crate) struct Server {
     child: Child,
     pub(crate) greeting: Vec<String>,
     pub(crate) url: String,
+    complaints: mpsc::Receiver<String>,
+    /// What it has complained about so far.
+    heard: String,
 }
 
 impl Server {
     pub(crate) fn start(mut command: Command) -> Self {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
-        let out = child.stdout.take().unwrap();
-        let (told, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if told.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = lines_of(child.stdout.take().unwrap());
+        let complaints = lines_of(child.stderr.take().unwrap());
         let mut server = Server {
             child,
             greeting: Vec::new(),
             url: String::new(),
+            complaints,
+            heard: String::new(),
         };
         loop {
             let line = lines.recv_timeout(START_MAX);
@@ -119,27 +131,42 @@ impl Server {
         server
     }
 
-    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
+    }
+
+    /// Waits until it complains about something with this part.
+    pub(crate) fn hear(&mut self, part: &str) {
+        while !self.heard.contains(part) {
+            let line = self.complaints.recv_timeout(START_MAX);
+            let line = line.unwrap_or_else(|_| panic!("no {part}: {}", self.heard));
+            self.heard.push_str(&line);
+            self.heard.push('\n');
+        }
     }
 
     /// Waits until it has ended by itself; its code and what it wrote to stderr.
     pub(crate) fn wait(mut self) -> (Option<i32>, String) {
-        let mut err = String::new();
-        let mut pipe = self.child.stderr.take().unwrap();
-        pipe.read_to_string(&mut err).unwrap();
-        (self.child.wait().unwrap().code(), err)
+        self.hear_all();
+        (
+            self.child.wait().unwrap().code(),
+            std::mem::take(&mut self.heard),
+        )
     }
 
-    fn end(&mut self) -> String {
-        let _ = self.child.kill();
-        let mut err = String::new();
-        if let Some(mut pipe) = self.child.stderr.take() {
-            let _ = pipe.read_to_string(&mut err);
+    /// Everything up to its end.
+    fn hear_all(&mut self) {
+        for line in self.complaints.iter() {
+            self.heard.push_str(&line);
+            self.heard.push('\n');
         }
+    }
+
+    fn end(&mut self) -> &str {
+        let _ = self.child.kill();
+        self.hear_all();
         let _ = self.child.wait();
-        err
+        &self.heard
     }
 }
 
@@ -147,4 +174,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Sends a signal to a process that was started here.
+pub(crate) fn send(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
 }

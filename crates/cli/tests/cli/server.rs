@@ -1,8 +1,10 @@
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::program::{Place, Run, run};
 
@@ -58,6 +60,43 @@ fn what_init_writes_can_be_served_and_ctrl_c_ends_it() {
     for line in logs {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
     }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once_with_work_in_flight() {
+    let place = Place::new();
+    let mut server = place.serve(&[]);
+    // Counts for ever.
+    let sql =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let mut asking = place.command(&["query", "--url", &server.url, sql]);
+    let asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let asking = asking.spawn().unwrap();
+    let begun = Instant::now();
+    while in_flight(&place, &server.url) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never began");
+    }
+    server.signal(Signal::SIGINT);
+    server.hear("once more to end at once");
+    let second = Instant::now();
+    server.signal(Signal::SIGINT);
+    let (code, err) = server.wait();
+    // The statement would go on until its limit, and the server would wait for it.
+    assert!(second.elapsed() < Duration::from_secs(5), "{err}");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("ended at once"), "{err}");
+    let asked = asking.wait_with_output().unwrap();
+    assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+}
+
+/// Attempts in flight on all endpoints.
+fn in_flight(place: &Place, url: &str) -> u64 {
+    let status = place.run(&["status", "--url", url, "--json"]);
+    let all: Value = serde_json::from_str(&status.out).unwrap();
+    let members = all["sources"][0]["members"].as_array().unwrap().iter();
+    members
+        .map(|member| member["in_flight"].as_u64().unwrap())
+        .sum()
 }
 
 #[test]
