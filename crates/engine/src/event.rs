@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -222,7 +222,7 @@ pub enum EventKind {
         /// What happened.
         message: String,
     },
-    /// A call ended. Shown to observers only, not in the stream.
+    /// A call ended. Shown to observers and in the stream with calls only.
     CallEnded {
         /// The operation.
         operation: String,
@@ -262,10 +262,11 @@ impl<F: Fn(&Event) + Send + Sync> Observer for F {
 /// The events of one source: a list of observers and a bounded stream for subscribers.
 pub struct Events {
     source: Arc<str>,
-    /// Whether there is an observer: spares the common path the list.
-    observed: AtomicBool,
+    /// How many want to see each call's end: spares the common path the list.
+    watching_calls: Arc<AtomicUsize>,
     observers: ArcSwap<Vec<Arc<dyn Observer>>>,
     stream: broadcast::Sender<Arc<Event>>,
+    stream_with_calls: broadcast::Sender<Arc<Event>>,
     number: AtomicU64,
     panics: AtomicU64,
 }
@@ -275,9 +276,10 @@ impl Events {
     pub fn new(source: Arc<str>) -> Self {
         Events {
             source,
-            observed: AtomicBool::new(false),
+            watching_calls: Arc::default(),
             observers: ArcSwap::from_pointee(Vec::new()),
             stream: broadcast::Sender::new(SUBSCRIBER_BACKLOG),
+            stream_with_calls: broadcast::Sender::new(SUBSCRIBER_BACKLOG),
             number: AtomicU64::new(0),
             panics: AtomicU64::new(0),
         }
@@ -290,7 +292,7 @@ impl Events {
             list.push(Arc::clone(&observer));
             list
         });
-        self.observed.store(true, Ordering::Release);
+        self.watching_calls.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Subscribes to everything from now on. A subscriber that is more than 1024 events behind loses
@@ -298,6 +300,15 @@ impl Events {
     pub fn subscribe(&self) -> EventStream {
         EventStream {
             receiver: self.stream.subscribe(),
+            _watching: None,
+        }
+    }
+
+    /// Subscribes to the same and to the end of every call.
+    pub fn subscribe_with_calls(&self) -> EventStream {
+        EventStream {
+            receiver: self.stream_with_calls.subscribe(),
+            _watching: Some(WatchingCalls::new(&self.watching_calls)),
         }
     }
 
@@ -311,16 +322,18 @@ impl Events {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Whether an observer would see a call's end.
+    /// Whether anybody would see a call's end.
     pub fn is_observed(&self) -> bool {
-        self.observed.load(Ordering::Acquire)
+        self.watching_calls.load(Ordering::Acquire) > 0
     }
 
-    /// Publishes the end of a call, to observers only: a stream of what happens to a source would be
-    /// drowned in them.
+    /// Publishes the end of a call, to observers and to those who subscribed to calls: whoever wants to
+    /// know what happens to a source would be drowned in them.
     pub fn publish_call(&self, kind: EventKind) {
-        let event = self.event(kind);
+        let event = Arc::new(self.event(kind));
         self.show(&event);
+        // An error only says that nobody is subscribed.
+        let _ = self.stream_with_calls.send(event);
     }
 
     /// Publishes an event.
@@ -332,6 +345,7 @@ impl Events {
         let event = Arc::new(self.event(kind));
         self.show(&event);
         // An error only says that nobody is subscribed.
+        let _ = self.stream_with_calls.send(Arc::clone(&event));
         let _ = self.stream.send(event);
     }
 
@@ -353,10 +367,28 @@ impl Events {
     }
 }
 
+/// Somebody wants to see each call's end.
+#[derive(Debug)]
+struct WatchingCalls(Arc<AtomicUsize>);
+
+impl WatchingCalls {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        WatchingCalls(Arc::clone(count))
+    }
+}
+
+impl Drop for WatchingCalls {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A bounded stream of events.
 #[derive(Debug)]
 pub struct EventStream {
     receiver: broadcast::Receiver<Arc<Event>>,
+    _watching: Option<WatchingCalls>,
 }
 
 /// What a subscriber gets.
@@ -415,5 +447,37 @@ mod tests {
         }
         assert!(matches!(stream.try_next(), Some(Received::Lost(10))));
         assert!(matches!(stream.try_next(), Some(Received::Event(_))));
+    }
+    #[test]
+    fn the_end_of_a_call_is_seen_by_those_who_asked_for_calls_and_only_while_they_listen() {
+        let events = Events::new("s".into());
+        let ended = || EventKind::CallEnded {
+            operation: "query".to_owned(),
+            endpoint: None,
+            outcome: "success",
+            attempts: 1,
+            elapsed: Duration::ZERO,
+        };
+        let mut without = events.subscribe();
+        assert!(!events.is_observed(), "nobody asked for calls");
+        let mut with = events.subscribe_with_calls();
+        assert!(events.is_observed());
+        events.publish_call(ended());
+        events.publish(EventKind::Paused);
+        let names = |stream: &mut EventStream| -> Vec<String> {
+            std::iter::from_fn(|| stream.try_next())
+                .map(|received| match received {
+                    Received::Event(event) => serde_json::to_value(&*event).unwrap()["event"]
+                        .as_str()
+                        .unwrap()
+                        .to_owned(),
+                    Received::Lost(count) => format!("lost {count}"),
+                })
+                .collect()
+        };
+        assert_eq!(names(&mut without), ["paused"]);
+        assert_eq!(names(&mut with), ["call_ended", "paused"]);
+        drop(with);
+        assert!(!events.is_observed(), "whoever leaves costs nothing more");
     }
 }

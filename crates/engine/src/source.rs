@@ -281,6 +281,11 @@ impl<M: Member> Source<M> {
         self.inner.events.subscribe()
     }
 
+    /// Its events from now on, with the end of every call.
+    pub fn events_with_calls(&self) -> EventStream {
+        self.inner.events.subscribe_with_calls()
+    }
+
     /// Adds an observer of its events.
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         self.inner.events.observe(observer);

@@ -125,6 +125,29 @@ async fn a_slow_reader_of_events_is_told_how_many_it_lost() {
 }
 
 #[tokio::test]
+async fn the_end_of_each_call_is_an_event_for_those_who_ask() {
+    let rig = Rig::start().await;
+    let request = Request::get("/v1/events?calls=true")
+        .header("host", "localhost")
+        .body(Full::default())
+        .unwrap();
+    let mut body = rig.client.open(request).await.into_body();
+    let mut text = String::new();
+    read_until(&mut body, &mut text, ": listening\n\n").await;
+    let wrong = json!({"sql": "SELECT missing FROM t"});
+    rig.client
+        .verb("query", wrong)
+        .await
+        .bad(400, "bad_statement");
+    read_until(&mut body, &mut text, "\"outcome\":\"failure\"").await;
+    for part in ["event: call_ended\n", "\"operation\":\"query\""] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    drop(body);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn an_explanation_runs_nothing() {
     let rig = Rig::start().await;
     let client = &rig.client;

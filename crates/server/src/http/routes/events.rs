@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
-use mainstay_engine::event::{Event, EventKind, EventStream, Received};
+use mainstay_engine::event::{Event, EventStream, Received};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +91,11 @@ impl Reading {
         };
         for served in sources.iter().filter(wanted) {
             if self.followed.insert(Arc::as_ptr(served) as usize) {
-                let events = served.proxy().source().events();
+                let source = served.proxy().source();
+                let events = match self.params.calls {
+                    true => source.events_with_calls(),
+                    false => source.events(),
+                };
                 self.parts.push(part(Arc::clone(served.name()), events));
             }
         }
@@ -112,16 +116,11 @@ impl Reading {
                 () = tokio::time::sleep(SIGN_OF_LIFE) => return Some(": alive\n\n".to_owned()),
             };
             match received {
-                Some((_, Received::Event(event))) if self.passes_over(&event) => {}
                 Some((_, Received::Event(event))) => return Some(text(&event)),
                 Some((source, Received::Lost(count))) => return Some(lost(&source, count)),
                 None => {}
             }
         }
-    }
-
-    fn passes_over(&self, event: &Event) -> bool {
-        !self.params.calls && matches!(event.kind, EventKind::CallEnded { .. })
     }
 }
 
