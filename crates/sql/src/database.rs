@@ -267,6 +267,8 @@ pub struct StatementResult {
 pub enum Position {
     /// A PostgreSQL log sequence number.
     Lsn(u64),
+    /// How many transactions of MySQL or MariaDB, by the number that replication gives them.
+    Gtid(u64),
     /// All endpoints share one file: always caught up.
     Shared,
 }
@@ -276,7 +278,8 @@ impl Position {
     /// cover nothing.
     pub fn covers(self, other: Position) -> bool {
         match (self, other) {
-            (Position::Lsn(mine), Position::Lsn(theirs)) => mine >= theirs,
+            (Position::Lsn(mine), Position::Lsn(theirs))
+            | (Position::Gtid(mine), Position::Gtid(theirs)) => mine >= theirs,
             (Position::Shared, Position::Shared) => true,
             _ => false,
         }

@@ -11,7 +11,9 @@ const SQL: &str = "mainstay-sql";
 const CONFIG: &str = "mainstay-config";
 const TELEMETRY: &str = "mainstay-telemetry";
 const SQLITE: &str = "mainstay-sqlite";
+const TRANSPORT: &str = "mainstay-transport";
 const POSTGRES: &str = "mainstay-postgres";
+const MYSQL: &str = "mainstay-mysql";
 const SERVER: &str = "mainstay-server";
 /// A dev-dependency of anyone, a dependency of the stories and benchmarks only.
 const TESTKIT: &str = "mainstay-testkit";
@@ -23,10 +25,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (CONFIG, &[ENGINE, SQL]),
     (TELEMETRY, &[ENGINE]),
     (SQLITE, &[ENGINE, SQL]),
-    (POSTGRES, &[ENGINE, SQL]),
-    (SERVER, &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES]),
+    (TRANSPORT, &[]),
+    (POSTGRES, &[ENGINE, SQL, TRANSPORT]),
+    (MYSQL, &[ENGINE, SQL, TRANSPORT]),
+    (
+        SERVER,
+        &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL],
+    ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),
-    ("mainstay", &[ENGINE, SQL, SQLITE, POSTGRES]),
+    ("mainstay", &[ENGINE, SQL, SQLITE, POSTGRES, MYSQL]),
     (TESTKIT, &[ENGINE, SQL]),
 ];
 
@@ -125,6 +132,8 @@ fn the_rules_know_right_from_wrong() {
     check(SQLITE, POSTGRES, false, false);
     check(SQLITE, POSTGRES, true, false);
     check(POSTGRES, SERVER, false, false);
+    check(MYSQL, POSTGRES, false, false);
+    check(MYSQL, TRANSPORT, false, true);
     check(POSTGRES, TESTKIT, true, true);
     check(POSTGRES, TESTKIT, false, false);
     check("mainstay-stories", TESTKIT, false, true);

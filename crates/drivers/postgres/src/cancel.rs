@@ -11,7 +11,6 @@ use tokio_postgres::CancelToken;
 
 use crate::link::Link;
 use crate::settings::PostgresSettings;
-use crate::socket;
 use crate::tls::Tls;
 
 /// Limit of one cancel request, beyond which it counts as not delivered.
@@ -77,7 +76,9 @@ impl Request {
     /// signalled the session.
     async fn deliver(&self) {
         let request = async {
-            let Ok(mut stream) = socket::open(self.address, &self.settings).await else {
+            let Ok(mut stream) =
+                mainstay_transport::open(self.address, &self.settings.socket).await
+            else {
                 // Nothing has left.
                 return true;
             };

@@ -13,7 +13,6 @@ use crate::errors::{self, Phase};
 use crate::link::{Link, drive};
 use crate::session::Session;
 use crate::settings::PostgresSettings;
-use crate::socket;
 use crate::tls::{Encrypted, Tls};
 
 /// Opens connections to one PostgreSQL server.
@@ -96,7 +95,7 @@ impl PostgresDriver {
             .await
             .map_err(|e| errors::unresolved(&self.address(), &e))?
         {
-            match socket::open(address, &self.settings).await {
+            match mainstay_transport::open(address, &self.settings.socket).await {
                 Ok(stream) => return login(stream, config, tls, address).await,
                 Err(e) => last = Some(unreachable(e)),
             }

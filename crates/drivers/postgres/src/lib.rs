@@ -14,11 +14,11 @@ mod link;
 mod probe;
 mod session;
 mod settings;
-mod socket;
 mod statement;
 mod text;
 mod tls;
 mod verb;
 
 pub use driver::PostgresDriver;
-pub use settings::{Keepalive, PostgresSettings, Secret, TlsMode, TlsSettings};
+pub use mainstay_transport::{Keepalive, Secret, SocketSettings, TlsMode, TlsSettings};
+pub use settings::PostgresSettings;

@@ -37,7 +37,7 @@ impl Probe<Member> for Prober {
 /// A position as the engine compares it; endpoints of one store have none.
 pub(super) fn number(position: Position) -> Option<u64> {
     match position {
-        Position::Lsn(lsn) => Some(lsn),
+        Position::Lsn(number) | Position::Gtid(number) => Some(number),
         Position::Shared => None,
     }
 }

@@ -6,18 +6,18 @@ use std::net::SocketAddr;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-use crate::settings::PostgresSettings;
+use crate::settings::SocketSettings;
 
 /// A connection to one address, without delay of small packets.
-pub(crate) async fn open(
-    address: SocketAddr,
-    settings: &PostgresSettings,
-) -> io::Result<TcpStream> {
+///
+/// # Errors
+/// What the network said, or an option that the kernel refuses.
+pub async fn open(address: SocketAddr, settings: &SocketSettings) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     #[cfg(target_os = "linux")]
-    if let Some(limit) = settings.tcp_user_timeout {
+    if let Some(limit) = settings.user_timeout {
         socket.set_tcp_user_timeout(Some(limit))?;
     }
     if let Some(keepalive) = settings.keepalive {

@@ -1,0 +1,400 @@
+//! One session at the server.
+
+mod answer;
+mod port;
+mod recovery;
+
+use std::sync::Arc;
+
+use mainstay_sql::{Access, Code, HandedOver, Row, SqlError, Value};
+
+use crate::cancel::MysqlCancel;
+use crate::errors::{self, Context, Phase};
+use crate::link::Link;
+use crate::settings::{MysqlSettings, quoted};
+use crate::statement::{Prepared, Statements};
+use crate::value::{Shape, check, execution};
+use crate::verb::{Verb, admit};
+use crate::wire::{Broken, Channel, Finished, Flavour, Greeting, Said, ServerError};
+
+/// "This command is not supported in the prepared statement protocol yet".
+const NOT_PREPARABLE: u16 = 1295;
+
+pub(crate) struct Session {
+    channel: Channel,
+    link: Arc<Link>,
+    /// Attached before anybody uses the session.
+    canceller: Option<Arc<MysqlCancel>>,
+    settings: Arc<MysqlSettings>,
+    flavour: Flavour,
+    access: Access,
+    statements: Statements,
+    open: Option<Open>,
+    /// A method is running, or its future was dropped.
+    in_doubt: bool,
+    in_transaction: bool,
+    /// A statement of the open transaction has committed what came before it, as DDL does.
+    committed_early: bool,
+    /// A statement that was prepared and is not kept yet.
+    preparing: Option<u32>,
+    /// The longest command that the server takes.
+    packet_max: usize,
+}
+
+/// A started statement whose rows are fetched in batches.
+struct Open {
+    shape: Arc<Shape>,
+    started: Started,
+    text: Box<str>,
+    has_ended: bool,
+}
+
+/// How a statement was handed over.
+#[derive(Clone, Copy)]
+struct Started {
+    verb: Verb,
+    is_binary: bool,
+}
+
+impl Session {
+    pub(crate) fn new(
+        channel: Channel,
+        greeting: &Greeting,
+        access: Access,
+        settings: Arc<MysqlSettings>,
+    ) -> Self {
+        Session {
+            channel,
+            link: Arc::new(Link::new()),
+            canceller: None,
+            flavour: greeting.flavour,
+            access,
+            statements: Statements::new(settings.statements_max),
+            settings,
+            open: None,
+            in_doubt: false,
+            in_transaction: false,
+            committed_early: false,
+            preparing: None,
+            packet_max: 1 << 20,
+        }
+    }
+
+    /// Makes a fresh session ours; gives what the server calls our end of the line.
+    pub(crate) async fn set_up(&mut self) -> Result<Option<String>, SqlError> {
+        self.make_ours(Phase::Connect).await?;
+        let mut peer = None;
+        let asked = "SELECT CAST(@@max_allowed_packet AS CHAR), \
+             (SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID())";
+        for row in self.rows_of(asked, Phase::Connect).await? {
+            if let [Value::Text(packet_max), host] = row.as_slice() {
+                self.packet_max = packet_max.parse().unwrap_or(self.packet_max);
+                if let Value::Text(host) = host {
+                    peer = Some(host.clone());
+                }
+            }
+        }
+        Ok(peer)
+    }
+
+    async fn make_ours(&mut self, phase: Phase) -> Result<(), SqlError> {
+        let is_read_only = self.access == Access::ReadOnly;
+        let text = self.settings.session_text(self.flavour, is_read_only);
+        self.command(&text, phase).await.map(drop)
+    }
+
+    pub(crate) fn attach(&mut self, canceller: MysqlCancel) {
+        self.canceller = Some(Arc::new(canceller));
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    pub(crate) fn flavour(&self) -> Flavour {
+        self.flavour
+    }
+
+    pub(crate) fn settings(&self) -> &MysqlSettings {
+        &self.settings
+    }
+
+    /// Takes the session into use: waits for a cancel that is on its way, and takes away what it left
+    /// behind at the server, so that it cannot hit what begins now.
+    async fn enter(&mut self) -> Result<(), SqlError> {
+        if self.in_doubt || self.open.as_ref().is_some_and(|open| !open.has_ended) {
+            return Err(SqlError::internal(
+                "the session was used before it was cleaned up",
+            ));
+        }
+        let link = self.link.clone();
+        let permit = match link.gate.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => link.gate.acquire().await.ok(),
+        };
+        if self.is_gone() {
+            return Err(self.gone());
+        }
+        self.in_doubt = true;
+        self.open = None;
+        if link.cancel_was_asked() {
+            // Nothing of a statement has left.
+            Box::pin(self.absorb_cancel()).await?;
+        }
+        link.set_busy(true);
+        drop(permit);
+        Ok(())
+    }
+
+    /// Whatever was running has ended.
+    fn leave(&mut self) {
+        self.link.set_busy(false);
+        self.in_doubt = false;
+    }
+
+    fn is_gone(&self) -> bool {
+        self.link.is_retired()
+    }
+
+    fn gone(&self) -> SqlError {
+        let cause = self.link.cause().unwrap_or_else(|| "closed".into());
+        let message = format!("the connection is closed: {cause}");
+        let error = errors::lost(message, Phase::Before);
+        match self.in_transaction {
+            true => errors::transaction_lost(error),
+            false => error,
+        }
+    }
+
+    /// Names the end of the connection.
+    fn broke(&self, broken: &Broken, phase: Phase) -> SqlError {
+        let named = errors::broken(broken, phase);
+        self.link.retire(named.failure().message.clone());
+        match self.in_transaction && phase != Phase::Commit {
+            true => errors::transaction_lost(named),
+            false => named,
+        }
+    }
+
+    /// Names an error of the server, and gives the session up if it ended with it.
+    fn failed(&self, error: &ServerError, phase: Phase) -> SqlError {
+        let context = Context {
+            phase,
+            flavour: self.flavour,
+            cancel_asked: self.link.cancel_was_asked(),
+            is_read_only: self.access == Access::ReadOnly,
+        };
+        let mut named = errors::answered(error, context);
+        if self.committed_early && matches!(phase, Phase::Run { .. } | Phase::Commit) {
+            // What came before in this transaction is there to stay.
+            named.detail_mut().failure.sent = mainstay_engine::Sent::Maybe;
+        }
+        if !errors::ends_session(error, self.flavour) {
+            return named;
+        }
+        self.link.retire(error.message.clone());
+        match self.in_transaction && phase != Phase::Commit {
+            true => errors::transaction_lost(named),
+            false => named,
+        }
+    }
+
+    /// Runs a command of the driver's own.
+    async fn command(&mut self, text: &str, phase: Phase) -> Result<Finished, SqlError> {
+        self.channel.query(text);
+        self.finish(phase).await
+    }
+
+    /// Reads an answer without rows to its end.
+    async fn finish(&mut self, phase: Phase) -> Result<Finished, SqlError> {
+        let mut finished = Finished::default();
+        while !self.channel.is_idle() {
+            match self.channel.next().await {
+                Ok(Said::Finished(end)) => finished = end,
+                Ok(Said::Failed(error)) => return Err(self.failed(&error, phase)),
+                Ok(_) => {}
+                Err(broken) => return Err(self.broke(&broken, phase)),
+            }
+        }
+        Ok(finished)
+    }
+
+    /// Rows of a plain text of the driver's own, which is not kept.
+    pub(crate) async fn rows_of(&mut self, text: &str, phase: Phase) -> Result<Vec<Row>, SqlError> {
+        self.channel.query(text);
+        let mut rows = Vec::new();
+        let mut shape: Option<Arc<Shape>> = None;
+        while !self.channel.is_idle() {
+            match self.channel.next().await {
+                Ok(Said::Columns { count, .. }) => {
+                    shape = Some(self.described(count, phase).await?);
+                }
+                Ok(Said::Row(packet)) => {
+                    if let Some(shape) = &shape {
+                        rows.push(shape.textual(&packet)?);
+                    }
+                }
+                Ok(Said::Failed(error)) => return Err(self.failed(&error, phase)),
+                Ok(_) => {}
+                Err(broken) => return Err(self.broke(&broken, phase)),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Reads the descriptions of so many columns.
+    async fn described(&mut self, count: usize, phase: Phase) -> Result<Arc<Shape>, SqlError> {
+        let mut definitions = Vec::with_capacity(count);
+        while definitions.len() < count {
+            let read = match self.channel.next().await {
+                Ok(Said::Column(packet)) => self.channel.definition(&packet),
+                Ok(Said::Failed(error)) => return Err(self.failed(&error, phase)),
+                Ok(_) => continue,
+                Err(broken) => Err(broken),
+            };
+            definitions.push(read.map_err(|broken| self.broke(&broken, phase))?);
+        }
+        Ok(Arc::new(Shape::of(&definitions, self.settings.is_utc())))
+    }
+
+    /// The columns that a text gives; it is not kept.
+    pub(crate) async fn columns_of(
+        &mut self,
+        text: &str,
+    ) -> Result<Arc<[mainstay_sql::Column]>, SqlError> {
+        self.prepare(text).await?;
+        let shape = self.statements.get(text).and_then(|it| it.shape.clone());
+        if let Some(id) = self.statements.remove(text) {
+            self.channel.close_statement(id);
+        }
+        Ok(shape.map_or_else(Arc::default, |shape| shape.columns.clone()))
+    }
+
+    /// Has the server parse a text, unless it has. Nothing is executed.
+    async fn prepare(&mut self, text: &str) -> Result<(), SqlError> {
+        if self.statements.get(text).is_some() {
+            return Ok(());
+        }
+        // Rare and large: kept out of the future of every call.
+        Box::pin(self.prepare_anew(text)).await
+    }
+
+    async fn prepare_anew(&mut self, text: &str) -> Result<(), SqlError> {
+        let verb = admit(text)?;
+        self.fits(text.len() + 1)?;
+        self.channel.prepare(text);
+        let mut prepared = Prepared {
+            id: None,
+            params: 0,
+            verb,
+            shape: None,
+            is_undone: None,
+        };
+        let mut columns = 0;
+        match self.channel.next().await {
+            Ok(Said::Prepared {
+                id,
+                params,
+                columns: described,
+            }) => {
+                self.preparing = Some(id);
+                prepared.id = Some(id);
+                prepared.params = params;
+                columns = usize::from(described);
+            }
+            // It runs as plain text.
+            Ok(Said::Failed(error)) if error.number == NOT_PREPARABLE => {}
+            Ok(Said::Failed(error)) => return Err(self.failed(&error, Phase::Prepare)),
+            Ok(_) => return Err(SqlError::internal("a prepare was not answered")),
+            Err(broken) => return Err(self.broke(&broken, Phase::Prepare)),
+        }
+        if columns > 0 {
+            prepared.shape = Some(self.described(columns, Phase::Prepare).await?);
+        }
+        self.finish(Phase::Prepare).await?;
+        self.preparing = None;
+        if let Some(left) = self.statements.insert(text, prepared) {
+            self.channel.close_statement(left);
+        }
+        Ok(())
+    }
+
+    fn fits(&self, length: usize) -> Result<(), SqlError> {
+        if length < self.packet_max {
+            return Ok(());
+        }
+        Err(SqlError::caller(
+            Code::BadValue,
+            format!(
+                "the statement with its values is {length} bytes long, and the server takes {}",
+                self.packet_max
+            ),
+            "send less at once, or raise the server's max_allowed_packet",
+        ))
+    }
+
+    /// Prepares, checks the parameters, hands over.
+    async fn hand_over(
+        &mut self,
+        text: &str,
+        params: &[Value],
+        handed_over: HandedOver<'_>,
+    ) -> Result<Started, SqlError> {
+        self.prepare(text).await?;
+        let Some(prepared) = self.statements.get(text) else {
+            return Err(SqlError::internal("a prepared statement was lost"));
+        };
+        let (id, verb) = (prepared.id, prepared.verb);
+        check(params, prepared.params, self.settings.is_utc())?;
+        let Some(id) = id else {
+            handed_over();
+            self.channel.query(text);
+            return Ok(Started {
+                verb,
+                is_binary: false,
+            });
+        };
+        let packet = execution(id, params);
+        self.fits(packet.len())?;
+        handed_over();
+        self.channel.execute(&packet);
+        Ok(Started {
+            verb,
+            is_binary: true,
+        })
+    }
+
+    /// Whether the tables that a text names are such that an error undoes everything; looked up once for
+    /// each text that fails.
+    async fn is_undone(&mut self, text: &str) -> bool {
+        if let Some(known) = self.statements.get(text).and_then(|it| it.is_undone) {
+            return known;
+        }
+        let Some(names) = crate::verb::names(text) else {
+            return false;
+        };
+        let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        let asked = format!(
+            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME IN ({}) \
+             AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') \
+             AND (TABLE_TYPE LIKE '%VIEW' OR ENGINE NOT IN \
+                  (SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES')) LIMIT 1",
+            names.join(", ")
+        );
+        let found = self.rows_of(&asked, Phase::Control).await;
+        let is_undone = matches!(&found, Ok(rows) if rows.is_empty());
+        if let (Ok(_), Some(prepared)) = (found, self.statements.get(text)) {
+            prepared.is_undone = Some(is_undone);
+        }
+        is_undone
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // An idle session says goodbye; a busy one is cut off.
+        if self.channel.is_idle() && !self.link.is_retired() {
+            self.channel.say_goodbye();
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The driver against private real servers.
+
+#[cfg(test)]
+mod mysql {
+    mod cancels;
+    mod conformance;
+    mod connects;
+    mod failures;
+    mod losses;
+    mod place;
+    mod replicas;
+    mod sessions;
+    mod values;
+}

@@ -1,0 +1,10 @@
+//! What the drivers of database servers share: secrets that are read at each connect, TCP with its
+//! options, and encryption with the checks that database users know by name.
+
+mod settings;
+mod socket;
+mod tls;
+
+pub use settings::{Keepalive, Secret, SocketSettings, TlsMode, TlsSettings};
+pub use socket::open;
+pub use tls::{Tls, TlsStream};
