@@ -18,6 +18,8 @@ pub enum Describe {
     ForeignKeys(Arc<str>),
     /// Foreign keys of others to this entity.
     Children(Arc<str>),
+    /// What a view is made of.
+    View(Arc<str>),
     /// Volatility of every function by its lower-case name.
     Functions,
 }
@@ -31,6 +33,9 @@ pub enum Description {
     Entity(Option<Arc<Entity>>),
     /// To [`Describe::ForeignKeys`] and [`Describe::Children`]; `None`: there is no such entity.
     Relations(Option<Vec<ForeignKey>>),
+    /// To [`Describe::View`]: the statement that creates it, without a semicolon at its end; `None`: there
+    /// is no such view, or the database does not tell.
+    View(Option<String>),
     /// To [`Describe::Functions`].
     Functions(Arc<HashMap<String, Volatility>>),
 }

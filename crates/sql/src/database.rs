@@ -370,6 +370,9 @@ pub trait Database: Send + Sync {
     /// How far it has replayed, asked now.
     fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>>;
 
+    /// How often the policy lets work be tried again that provably did nothing.
+    fn retries(&self) -> u32;
+
     /// Takes over pool settings while running.
     fn apply(&self, policy: &mainstay_engine::Policy);
 

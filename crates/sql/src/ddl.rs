@@ -52,7 +52,7 @@ pub(crate) fn create_entity(
         if is_key || (!is_named && !index.unique) {
             continue;
         }
-        statements.push(index_text(dialect, entity, index)?);
+        statements.push(create_index(dialect, entity, index)?);
     }
     if dialect != Dialect::Sqlite {
         statements.extend(
@@ -76,7 +76,7 @@ fn names(dialect: Dialect, names: &[String]) -> String {
     quoted.join(", ")
 }
 
-fn index_text(
+pub(crate) fn create_index(
     dialect: Dialect,
     entity: &Entity,
     index: &crate::catalog::Index,

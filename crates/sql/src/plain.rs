@@ -267,6 +267,10 @@ impl Database for Plain {
         Box::pin(self.ask_position())
     }
 
+    fn retries(&self) -> u32 {
+        self.shared.limits.load().retries
+    }
+
     fn apply(&self, policy: &Policy) {
         self.shared.limits.store(Arc::new(Limits::of(policy)));
         self.shared.pool.apply(policy.pool.clone());

@@ -551,6 +551,11 @@ impl Database for DataProxy {
         })
     }
 
+    fn retries(&self) -> u32 {
+        let policy = &self.source().snapshot().policy;
+        policy.retry.attempts_max.saturating_sub(1)
+    }
+
     fn apply(&self, policy: &Policy) {
         for placed in &self.source().snapshot().endpoints {
             placed.member.apply(policy);

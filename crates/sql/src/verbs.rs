@@ -159,7 +159,9 @@ pub trait Verbs: Database {
         rows::insert(self, entity, record, options)
     }
 
-    /// Inserts many rows in one transaction. `progress` is told after each thousand or so.
+    /// Inserts many rows in one transaction, which is run again as a whole as often as the policy repeats
+    /// a call, if it met contention or was provably rolled back. `progress` is told after each thousand
+    /// or so, and from the beginning again if the transaction is.
     fn insert_many(
         &self,
         entity: &str,
@@ -181,7 +183,7 @@ pub trait Verbs: Database {
         rows::update(self, entity, change, options)
     }
 
-    /// Makes many changes in one transaction. `progress` is told after each thousand or so.
+    /// Makes many changes in one transaction, which is run again as [`Verbs::insert_many`] says.
     fn update_many(
         &self,
         entity: &str,
@@ -231,7 +233,8 @@ pub trait Verbs: Database {
         ddl::drop(self, name, options)
     }
 
-    /// A script that creates these tables with their indexes and foreign keys. Views are refused.
+    /// A script that creates these tables with their indexes and foreign keys, and after them these views,
+    /// each after the views it reads. What they need beside must be there already.
     fn ddl_for(&self, names: &[&str]) -> impl Future<Output = Result<String, SqlError>> + Send {
         ddl::script_for(self, names)
     }
@@ -288,7 +291,16 @@ pub trait Verbs: Database {
         T: Send,
         F: for<'t> Fn(&'t mut dyn Transaction) -> BoxFuture<'t, Result<T, SqlError>> + Send + Sync,
     {
-        rerun::transaction(self, begin, reruns, work)
+        async move {
+            let rerun = rerun::Rerun {
+                database: self,
+                begin,
+                reruns,
+                ends_at: None,
+            };
+            let (value, _) = rerun.run(&rerun::Closure(work)).await?;
+            Ok(value)
+        }
     }
 
     /// Forgets cached answers.

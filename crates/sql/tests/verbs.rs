@@ -401,6 +401,63 @@ async fn many_rows_are_one_transaction_with_progress() {
     assert_eq!(driver.counts().commits, commits + 1);
 }
 
+/// Rows of two shapes.
+fn mixed() -> [Record; 3] {
+    let record = |name: &str| -> Record { vec![(name.into(), Value::I64(1))] };
+    [record("total"), record("id"), record("total")]
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_mixed_shapes_are_one_transaction_that_is_run_again_as_a_whole() {
+    let rows = mixed();
+    for reply in [Reply::fails(contended()), Reply::breaks(connection_lost())] {
+        let (driver, plain) = bench();
+        driver.always(Point::Run, Reply::affected(1));
+        driver.next(Point::Run, Reply::affected(1));
+        driver.next(Point::Run, reply);
+        let seen = parking_lot::Mutex::new(Vec::new());
+        let progress = |done, of| seen.lock().push((done, of));
+        let inserted = plain.insert_many("orders", &rows, Options::default(), Some(&progress));
+        assert_eq!(inserted.await.unwrap().affected, Some(3));
+        assert_eq!(*seen.lock(), [(1, 3), (1, 3), (2, 3), (3, 3)]);
+        let counts = driver.counts();
+        assert_eq!((counts.begins, counts.commits), (2, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mixed_rows_are_not_tried_more_often_than_calls_nor_after_a_lost_commit() {
+    let rows = mixed();
+    let (driver, plain) = bench();
+    driver.always(Point::Run, Reply::fails(contended()));
+    let inserted = plain.insert_many("orders", &rows, Options::default(), None);
+    let error = inserted.await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::Contention, Sent::YesUnprocessed)
+    );
+    let attempts = Policy::preset(Preset::Balanced).retry.attempts_max;
+    assert_eq!(driver.counts().begins, u64::from(attempts));
+
+    let (driver, plain) = bench();
+    driver.next(Point::Commit, Reply::breaks(connection_lost()));
+    let inserted = plain.insert_many("orders", &rows, Options::default(), None);
+    assert_eq!(code(inserted.await), Code::OutcomeUnknown);
+    assert_eq!(driver.counts().begins, 1);
+
+    let (driver, plain) = bench();
+    let slow = Reply::fails(contended()).wait_after(std::time::Duration::from_millis(400));
+    driver.always(Point::Run, slow);
+    let options = Options {
+        deadline: Some(std::time::Duration::from_secs(1)),
+        ..Options::default()
+    };
+    let began = tokio::time::Instant::now();
+    let inserted = plain.insert_many("orders", &rows, options, None);
+    assert!(inserted.await.unwrap_err().sent().is_proven_harmless());
+    assert!(began.elapsed() <= std::time::Duration::from_millis(1300));
+}
+
 #[tokio::test(start_paused = true)]
 async fn streams_give_reads_only() {
     let (driver, plain) = bench();
@@ -473,6 +530,44 @@ async fn entities_are_created_described_and_dropped() {
         script.contains("PRIMARY KEY (\"id\")") && script.ends_with(";\n"),
         "{script}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_script_of_entities_has_views_after_what_they_read() {
+    let (driver, plain) = bench();
+    let view = |name: &str, text: &str| {
+        let entity = Entity {
+            name: name.into(),
+            is_view: true,
+            primary_key: Vec::new(),
+            ..orders(&["id"])
+        };
+        let entity = Description::Entity(Some(Arc::new(entity)));
+        driver.describes(Describe::Entity(name.into()), entity);
+        driver.describes(
+            Describe::View(name.into()),
+            Description::View(Some(text.to_owned())),
+        );
+    };
+    view("best", "CREATE VIEW best AS SELECT * FROM \"good\" JOIN orders USING (id)");
+    view("good", "CREATE VIEW good AS SELECT id FROM s.Fair");
+    view("fair", "CREATE VIEW fair AS SELECT id FROM orders");
+    driver.describes(
+        Describe::ForeignKeys("orders".into()),
+        Description::Relations(Some(Vec::new())),
+    );
+    let names = ["best", "good", "orders", "fair"];
+    let script = plain.ddl_for(&names).await.unwrap();
+    let starts: Vec<&str> = script
+        .lines()
+        .filter_map(|line| line.strip_prefix("CREATE "))
+        .filter_map(|line| line.split(" AS ").next())
+        .collect();
+    let expected = ["TABLE \"orders\" (", "VIEW fair", "VIEW good", "VIEW best"];
+    assert_eq!(starts, expected, "{script}");
+
+    driver.describes(Describe::View("fair".into()), Description::View(None));
+    assert_eq!(code(plain.ddl_for(&["fair"]).await), Code::NotAvailable);
 }
 
 #[tokio::test(start_paused = true)]

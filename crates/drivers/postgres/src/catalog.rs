@@ -65,6 +65,11 @@ const RELATIONS: &str = "SELECT k.conname, fn.nspname, f.relname, \
        AND CASE WHEN $2::bool THEN k.confrelid ELSE k.conrelid END = ($1::int8)::oid \
      ORDER BY fn.nspname, f.relname, k.conname";
 
+/// Its query, which names what the search path finds without a schema; its kind; its options.
+const VIEW: &str = "SELECT pg_catalog.pg_get_viewdef(c.oid, true), c.relkind = 'm', \
+       pg_catalog.array_to_string(c.reloptions, ', ') \
+     FROM pg_catalog.pg_class c WHERE c.oid = ($1::int8)::oid";
+
 /// The worst over all functions of a name, whatever their schema or case.
 const FUNCTIONS: &str = "SELECT lower(proname), \
        max(CASE provolatile WHEN 'v' THEN 2 WHEN 's' THEN 1 ELSE 0 END) FROM pg_catalog.pg_proc GROUP BY 1";
@@ -79,6 +84,7 @@ pub(crate) async fn describe(
         Describe::Entity(name) => entity(session, name).await,
         Describe::ForeignKeys(name) => relations(session, name, false).await,
         Describe::Children(name) => relations(session, name, true).await,
+        Describe::View(name) => view(session, name).await,
         Describe::Functions => functions(session).await,
     }
 }
@@ -228,6 +234,25 @@ fn foreign_key(row: &Row) -> Option<ForeignKey> {
         to_columns: fields.texts()?,
         on_delete: fields.text()?,
     })
+}
+
+async fn view(session: &mut Session, name: &Arc<str>) -> Result<Description, SqlError> {
+    let found = resolve(session, name).await?;
+    let Some(found) = found.filter(|found| found.is_view) else {
+        return Ok(Description::View(None));
+    };
+    let name = format!("{}.{}", quoted(&found.schema), quoted(&found.name));
+    let rows = session.ask(VIEW, &[found.oid]).await?;
+    let texts = rows.iter().map(|row| {
+        let mut fields = Fields(row.iter());
+        let (query, is_kept, options) = (fields.text()?, fields.flag()?, fields.optional_text()?);
+        let kind = if is_kept { "MATERIALIZED VIEW" } else { "VIEW" };
+        let options = options.map(|options| format!(" WITH ({options})"));
+        let query = query.trim().trim_end_matches(';');
+        let options = options.unwrap_or_default();
+        Some(format!("CREATE {kind} {name}{options} AS\n{query}"))
+    });
+    Ok(Description::View(understood(texts)?.pop()))
 }
 
 async fn functions(session: &mut Session) -> Result<Description, SqlError> {

@@ -40,6 +40,9 @@ impl Session {
             Describe::Children(name) => self
                 .about(name, |found| self.children(&found.name))
                 .map(Description::Relations),
+            Describe::View(name) => self
+                .about(name, |found| self.view(&found.name))
+                .map(|text| Description::View(text.flatten())),
             Describe::Functions => self
                 .functions()
                 .map(|functions| Description::Functions(Arc::new(functions))),
@@ -109,6 +112,13 @@ impl Session {
             primary_key,
             indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         })
+    }
+
+    /// As it was created.
+    fn view(&self, name: &str) -> rusqlite::Result<Option<String>> {
+        let text = "SELECT sql FROM main.sqlite_master WHERE type = 'view' AND name = ?1";
+        let texts = self.collect(text, [name], |row| row.get(0))?;
+        Ok(texts.into_iter().next())
     }
 
     /// The columns, each with its place in the primary key (0: none). Hidden ones of virtual tables are left

@@ -30,6 +30,7 @@ pub(super) struct Limits {
     attempt_is_set: bool,
     deadline: Option<Duration>,
     pub(super) active_max: u32,
+    pub(super) retries: u32,
 }
 
 impl Limits {
@@ -40,6 +41,7 @@ impl Limits {
             attempt_is_set: policy.retry.attempt_timeout_is_set,
             deadline: policy.retry.deadline,
             active_max: policy.pool.active_max,
+            retries: policy.retry.attempts_max.saturating_sub(1),
         }
     }
 

@@ -101,6 +101,26 @@ pub(super) async fn exists<D: Database + ?Sized>(
     Ok(ask(database, name).await?.is_some())
 }
 
+/// The statement that creates a view, without a semicolon at its end.
+pub(super) async fn view<D: Database + ?Sized>(
+    database: &D,
+    name: &str,
+) -> Result<String, SqlError> {
+    match database
+        .describe(&Describe::View(Arc::from(name)), Scope::default())
+        .await?
+    {
+        Description::View(Some(text)) => Ok(text),
+        Description::View(None) => Err(SqlError::caller(
+            Code::NotAvailable,
+            format!("the database does not tell what the view {name:?} is made of"),
+            "write its statement by hand",
+        )
+        .place("entity", name)),
+        _ => Err(foreign_answer()),
+    }
+}
+
 pub(super) async fn relations<D: Database + ?Sized>(
     database: &D,
     name: &str,

@@ -1,16 +1,19 @@
 //! Many changes in one transaction, in steps that tell how far they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_engine::{Name, Safety};
+use tokio::time::Instant;
 
 use crate::catalog::Entity;
-use crate::database::{Answer, Database, Options, Request, Scope, Work};
+use crate::database::{Answer, BoxFuture, Database, Options, Request, Scope, Work};
 use crate::dialect::Dialect;
 use crate::error::SqlError;
-use crate::transaction::Begin;
+use crate::transaction::{Begin, Transaction};
 use crate::value::Value;
 
+use super::rerun::{Inside, Rerun};
 use super::rows::{AsyncEntity, Progress, Written};
 use super::statement::request;
 
@@ -74,31 +77,77 @@ where
         )
     }
 
-    /// Several groups: one after the other in a transaction of their own.
+    /// Several groups: one after the other in a transaction of their own, which is run again from its
+    /// beginning as often as the policy repeats a call.
     async fn in_steps(&self, groups: Vec<Group>) -> Result<Answer, SqlError> {
-        let begin = Begin {
-            options: self.options.clone(),
-            ..Begin::default()
+        let deadline = self.options.deadline;
+        let ends_at = deadline.and_then(|limit| Instant::now().checked_add(limit));
+        let steps = Steps {
+            requests: groups
+                .into_iter()
+                .map(|group| self.request(group))
+                .collect(),
+            rows: self.count as u64,
+            ends_at,
+            progress: self.progress,
         };
-        let mut transaction = self.database.begin(&begin, Scope::default()).await?;
+        let rerun = Rerun {
+            database: self.database,
+            begin: Begin {
+                options: self.options.clone(),
+                ..Begin::default()
+            },
+            reruns: self.database.retries(),
+            ends_at,
+        };
+        let (mut whole, committed) = rerun.run(&steps).await?;
+        whole.meta = committed.meta;
+        Ok(whole)
+    }
+}
+
+/// Requests that are one transaction.
+struct Steps<'a> {
+    requests: Vec<Request>,
+    rows: u64,
+    /// The deadline of the whole.
+    ends_at: Option<Instant>,
+    progress: Option<Progress<'a>>,
+}
+
+impl Steps<'_> {
+    async fn all(&self, transaction: &mut dyn Transaction) -> Result<Answer, SqlError> {
         let mut whole = Answer::default();
         let mut done = 0;
-        for group in groups {
-            done += group.params.len() as u64;
-            let mut request = self.request(group);
-            // The deadline was for the whole and is kept by `begin`.
-            request.options.deadline = None;
+        for request in &self.requests {
+            let mut request = request.clone();
+            request.options.deadline = self.left();
             let step = transaction.run(&request).await?;
             whole.affected = Some(whole.affected.unwrap_or(0) + step.affected.unwrap_or(0));
             whole.keys.extend(step.keys);
             whole.rows.extend(step.rows);
+            if let Work::Many { params, .. } = &request.work {
+                done += params.len() as u64;
+            }
             if let Some(progress) = self.progress {
-                progress(done, self.count as u64);
+                progress(done, self.rows);
             }
         }
-        let committed = transaction.commit().await?;
-        whole.meta = committed.meta;
         Ok(whole)
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.ends_at.map(|end| end.saturating_duration_since(now))
+    }
+}
+
+impl Inside<Answer> for Steps<'_> {
+    fn run<'t>(
+        &'t self,
+        transaction: &'t mut dyn Transaction,
+    ) -> BoxFuture<'t, Result<Answer, SqlError>> {
+        Box::pin(self.all(transaction))
     }
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mainstay_engine::{Category, Sent};
+use tokio::time::Instant;
 
-use crate::database::{BoxFuture, Database, Scope};
+use crate::database::{Answer, BoxFuture, Database, Scope};
 use crate::error::{SqlError, Verdict};
 use crate::transaction::{Begin, Transaction};
 
@@ -13,60 +14,85 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-pub(super) async fn transaction<D, T, F>(
-    database: &D,
-    begin: Begin,
-    reruns: u32,
-    work: F,
-) -> Result<T, SqlError>
+/// What is done inside a transaction, perhaps more than once.
+pub(super) trait Inside<T>: Send + Sync {
+    fn run<'t>(
+        &'t self,
+        transaction: &'t mut dyn Transaction,
+    ) -> BoxFuture<'t, Result<T, SqlError>>;
+}
+
+/// A caller's closure.
+pub(super) struct Closure<F>(pub(super) F);
+
+impl<T, F> Inside<T> for Closure<F>
 where
-    D: Database + ?Sized,
-    T: Send,
     F: for<'t> Fn(&'t mut dyn Transaction) -> BoxFuture<'t, Result<T, SqlError>> + Send + Sync,
 {
-    super::statement::check(&begin.options)?;
-    let mut pause = PAUSE;
-    let mut earlier = Sent::No;
-    for _ in 0..reruns {
-        match once(database, &begin, &work).await {
-            Err(error) if may_rerun(&error) => {
-                earlier = earlier.and(error.sent());
-                // Between half and the whole of it, so that two that met do not meet again.
-                let share = 0.5 + database.schema().draw_share() / 2.0;
-                tokio::time::sleep(pause.mul_f64(share)).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+    fn run<'t>(
+        &'t self,
+        transaction: &'t mut dyn Transaction,
+    ) -> BoxFuture<'t, Result<T, SqlError>> {
+        (self.0)(transaction)
+    }
+}
+
+/// A transaction with the number of times that it may be run again.
+pub(super) struct Rerun<'a, D: ?Sized> {
+    pub(super) database: &'a D,
+    pub(super) begin: Begin,
+    pub(super) reruns: u32,
+    /// None is begun after this.
+    pub(super) ends_at: Option<Instant>,
+}
+
+impl<D: Database + ?Sized> Rerun<'_, D> {
+    /// Runs and commits; gives what the work gave and the answer of COMMIT.
+    pub(super) async fn run<T: Send>(
+        &self,
+        work: &impl Inside<T>,
+    ) -> Result<(T, Answer), SqlError> {
+        super::statement::check(&self.begin.options)?;
+        let mut pause = PAUSE;
+        let mut earlier = Sent::No;
+        for _ in 0..self.reruns {
+            match self.once(work).await {
+                Err(error) if may_rerun(&error) => {
+                    // Between half and the whole of it, so that two that met do not meet again.
+                    let share = 0.5 + self.database.schema().draw_share() / 2.0;
+                    let wait = pause.mul_f64(share);
+                    if self.ends_at.is_some_and(|end| Instant::now() + wait >= end) {
+                        return Err(together(earlier, error));
+                    }
+                    earlier = earlier.and(error.sent());
+                    tokio::time::sleep(wait).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                ended => return ended.map_err(|error| together(earlier, error)),
             }
-            ended => return ended.map_err(|error| together(earlier, error)),
+        }
+        let ended = self.once(work).await;
+        ended.map_err(|error| together(earlier, error))
+    }
+
+    async fn once<T: Send>(&self, work: &impl Inside<T>) -> Result<(T, Answer), SqlError> {
+        let scope = Scope::default();
+        let mut transaction = self.database.begin(&self.begin, scope).await?;
+        match work.run(transaction.as_mut()).await {
+            Ok(value) => Ok((value, transaction.commit().await?)),
+            Err(error) => {
+                // Whatever comes of it: a transaction that is not committed is rolled back.
+                let _ = transaction.rollback().await;
+                Err(error)
+            }
         }
     }
-    let ended = once(database, &begin, &work).await;
-    ended.map_err(|error| together(earlier, error))
 }
 
 /// The last error, which says what all runs together prove.
 fn together(earlier: Sent, mut error: SqlError) -> SqlError {
     error.detail_mut().failure.sent = error.sent().and(earlier);
     error
-}
-
-async fn once<D, T, F>(database: &D, begin: &Begin, work: &F) -> Result<T, SqlError>
-where
-    D: Database + ?Sized,
-    T: Send,
-    F: for<'t> Fn(&'t mut dyn Transaction) -> BoxFuture<'t, Result<T, SqlError>> + Send + Sync,
-{
-    let mut transaction = database.begin(begin, Scope::default()).await?;
-    match work(transaction.as_mut()).await {
-        Ok(value) => {
-            transaction.commit().await?;
-            Ok(value)
-        }
-        Err(error) => {
-            // Whatever comes of it: a transaction that is not committed is rolled back.
-            let _ = transaction.rollback().await;
-            Err(error)
-        }
-    }
 }
 
 /// Contention, or a transaction that was lost, with the proof that nothing happened.

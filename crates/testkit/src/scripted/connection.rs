@@ -339,6 +339,7 @@ impl Connection for ScriptedConnection {
                 (None, Describe::ForeignKeys(_) | Describe::Children(_)) => {
                     Description::Relations(None)
                 }
+                (None, Describe::View(_)) => Description::View(None),
                 (None, Describe::Functions) => Description::Functions(Arc::default()),
             })
         })

@@ -114,6 +114,10 @@ impl Database for Switched {
         self.guarded(|| self.inner.position())
     }
 
+    fn retries(&self) -> u32 {
+        self.inner.retries()
+    }
+
     fn apply(&self, policy: &Policy) {
         self.inner.apply(policy);
     }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{Chance, Policy, Preset};
 use mainstay_sql::catalog::{
     Describe, Description, Entity, EntityName, ForeignKey, Index, Volatility,
 };
-use mainstay_sql::{ColumnType, Connection};
+use mainstay_sql::{ColumnType, Connection, Options, Plain, Verbs};
 
 use super::place::{Place, rows};
 
@@ -222,4 +224,35 @@ async fn functions_have_the_worst_volatility_of_their_name() {
     for (name, volatility) in table {
         assert_eq!(functions.get(name), Some(&volatility), "{name}");
     }
+}
+
+#[tokio::test]
+async fn the_script_of_tables_and_views_makes_them_again() {
+    let (place, mut session) = filled().await;
+    for text in [
+        "CREATE VIEW a_dear WITH (security_barrier=true) AS SELECT id FROM b_kept WHERE price > 1",
+        "CREATE MATERIALIZED VIEW b_kept AS SELECT id, price AS price FROM cheap WITH DATA",
+    ]
+    .iter()
+    .rev()
+    {
+        rows(&mut session, text).await;
+    }
+    rows(&mut session, "CREATE UNIQUE INDEX kept_id ON b_kept (id)").await;
+    let driver = Arc::new(super::place::driver(place.settings.clone()));
+    let policy = Policy::preset(Preset::Balanced);
+    let plain = Plain::new(driver, &policy, Tasks::new(), Chance::seeded(1));
+    let names = ["a_dear", "b_kept", "cheap"];
+    let script = plain.ddl_for(&names).await.unwrap();
+    let starts: Vec<_> = script.lines().filter(|l| l.starts_with("CREATE")).collect();
+    assert_eq!(starts.len(), 4, "{script}");
+    assert!(starts[0].contains("\"cheap\""), "{script}");
+    assert!(starts[1].contains("MATERIALIZED VIEW"), "{script}");
+    assert!(starts[3].contains("security_barrier=true"), "{script}");
+    rows(&mut session, "DROP VIEW cheap CASCADE").await;
+    plain.script(&script, Options::default()).await.unwrap();
+    assert_eq!(plain.ddl_for(&names).await.unwrap(), script);
+    // Tables of the same script come first.
+    let with_table = plain.ddl_for(&["cheap", "owner"]).await.unwrap();
+    assert!(with_table.starts_with("CREATE TABLE"), "{with_table}");
 }

@@ -1,8 +1,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{Chance, Policy, Preset};
 use mainstay_sql::catalog::{Describe, Description, Entity, ForeignKey, Volatility};
-use mainstay_sql::{ColumnType, Connection};
+use mainstay_sql::{ColumnType, Connection, Options, Plain, Verbs};
+use mainstay_sqlite::SqliteDriver;
 
 use super::bench::{Bench, run};
 
@@ -238,4 +241,29 @@ async fn a_broken_view_is_listed_and_harms_nothing_else() {
     assert_eq!(names.len(), 2);
     c.describe(&Describe::Entity("v".into())).await.unwrap_err();
     assert!(entity(&mut c, "u").await.is_some());
+}
+
+#[tokio::test]
+async fn the_script_of_tables_and_views_makes_them_again() {
+    let made = [
+        "CREATE TABLE \"o.k\"(id INTEGER PRIMARY KEY, n)",
+        "CREATE VIEW middle AS SELECT id FROM \"o.k\" WHERE n > 1",
+        "CREATE VIEW \"a last\" (x) AS SELECT id FROM middle",
+    ];
+    let (bench, _c) = Bench::with(&made).await;
+    let plain = |bench: &Bench| {
+        let driver = Arc::new(SqliteDriver::new(bench.settings()).unwrap());
+        let policy = Policy::preset(Preset::Balanced);
+        Plain::new(driver, &policy, Tasks::new(), Chance::seeded(1))
+    };
+    let names = ["a last", "middle", "o.k"];
+    let script = plain(&bench).ddl_for(&names).await.unwrap();
+    let starts: Vec<_> = script.lines().filter(|l| l.starts_with("CREATE")).collect();
+    assert!(starts[0].starts_with("CREATE TABLE"), "{script}");
+    assert!(starts[1].starts_with("CREATE VIEW middle"), "{script}");
+    assert!(starts[2].starts_with("CREATE VIEW \"a last\""), "{script}");
+    let (other, _c) = Bench::with(&[]).await;
+    let other = plain(&other);
+    other.script(&script, Options::default()).await.unwrap();
+    assert_eq!(other.ddl_for(&names).await.unwrap(), script);
 }
