@@ -101,6 +101,8 @@ async fn one_value_comes_with_its_type_and_an_answer_of_several_is_refused() {
     );
     assert_eq!(none["type"], "text");
     scalar("SELECT id FROM t").await.bad(400, "bad_request");
+    let audit = rig.client.get("/v1/sources/s/audit?limit=1").await.good();
+    assert_eq!(audit["entries"][0]["operation"], "scalar", "{audit}");
     rig.end().await;
 }
 

@@ -62,15 +62,8 @@ pub(super) async fn scalar(
     Body(body): Body<StatementBody>,
 ) -> Answered {
     let (sql, params, options) = statement(body, &place, &caller, &app)?;
-    let answer = place.served.proxy().query(&sql, params, options).await?;
-    let columns = answer.columns.len();
-    if answer.rows.len() > 1 || columns > 1 {
-        let rows = answer.rows.len();
-        return Err(Problem::bad_request(
-            format!("scalar gives one value, but the answer has {rows} rows of {columns} columns"),
-            "use query, or make the statement give one row and one column",
-        ));
-    }
+    let proxy = place.served.proxy();
+    let answer = proxy.scalar_answer(&sql, params, options).await?;
     respond(&answer, Shape::Scalar, app.settings().answer_max)
 }
 
