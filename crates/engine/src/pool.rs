@@ -5,6 +5,8 @@
 //! kept, dirty ones are reset, broken ones are closed, and one that was abandoned in the middle of a
 //! statement is cleaned up in the background before its place is given to anybody else.
 //!
+//! An endpoint that gets no work [rests](Pool::rest) its pool; one that ends [drains](Pool::drain) it.
+//!
 //! All bookkeeping sits behind one short mutex; no foreign code runs under it: connections are opened,
 //! tested, closed and handed over outside.
 
@@ -80,6 +82,16 @@ pub enum PoolError {
         /// Connections in use at the end of the wait.
         active: u32,
         /// Callers that still wait.
+        waiting: usize,
+    },
+    /// All were in use, and as many callers as may wait were waiting.
+    #[error(
+        "all {active} connections are in use and {waiting} callers wait already; call less at once, or raise pool.active_max or pool.waiting_max"
+    )]
+    QueueFull {
+        /// Connections in use.
+        active: u32,
+        /// Callers that wait.
         waiting: usize,
     },
     /// The endpoint is being drained.
@@ -255,6 +267,21 @@ impl<C: Connector> Pool<C> {
         }
     }
 
+    /// Keeps no idle connections from now on, or keeps them again: those there are closed at once, those
+    /// that come back as they come. It goes on lending to whoever still asks.
+    pub fn rest(&self, resting: bool) {
+        let evicted = {
+            let mut state = self.shared.state.lock();
+            state.resting = resting;
+            match resting {
+                true => state.evict_all(),
+                false => Vec::new(),
+            }
+        };
+        drop(evicted);
+        self.shared.changed.notify_one();
+    }
+
     /// Ends the pool: lends no more, sends waiters away, closes idle connections now and leased ones as
     /// they come back.
     pub fn close(&self) {
@@ -299,6 +326,9 @@ impl<C: Connector> Pool<C> {
                 state.active += 1;
                 drop(state);
                 return Ok(Permit::counted(&self.shared));
+            }
+            if let Some(error) = state.full_line() {
+                return Err(error);
             }
             state.counts.waits += 1;
             let (number, granted) = state.line.join(since);

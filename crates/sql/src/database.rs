@@ -376,6 +376,9 @@ pub trait Database: Send + Sync {
     /// Takes over pool settings while running.
     fn apply(&self, policy: &mainstay_engine::Policy);
 
+    /// Keeps no idle connections from now on, or keeps them again. It goes on working for whoever asks.
+    fn rest(&self, resting: bool);
+
     /// Ends everything it holds, at most after `limit`.
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
 

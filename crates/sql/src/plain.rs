@@ -276,6 +276,10 @@ impl Database for Plain {
         self.shared.pool.apply(policy.pool.clone());
     }
 
+    fn rest(&self, resting: bool) {
+        self.shared.pool.rest(resting);
+    }
+
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.shared.pool.drain(limit).await;

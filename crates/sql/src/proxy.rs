@@ -7,6 +7,7 @@ mod errors;
 mod lend;
 mod once;
 mod probe;
+mod rest;
 mod sessions;
 mod stream;
 mod transaction;
@@ -145,6 +146,7 @@ impl DataProxyBuilder {
             }),
         };
         proxy.source().watch(Arc::new(probe::Prober), promotion);
+        rest::follow(proxy.source());
         Ok(proxy)
     }
 }
@@ -559,6 +561,12 @@ impl Database for DataProxy {
     fn apply(&self, policy: &Policy) {
         for placed in &self.source().snapshot().endpoints {
             placed.member.apply(policy);
+        }
+    }
+
+    fn rest(&self, resting: bool) {
+        for placed in &self.source().snapshot().endpoints {
+            placed.member.rest(resting || placed.endpoint.is_draining());
         }
     }
 

@@ -5,6 +5,8 @@
 mod lent;
 #[path = "proxy/pair.rs"]
 mod pair;
+#[path = "proxy/rest.rs"]
+mod rest;
 #[path = "proxy/sessions.rs"]
 mod sessions;
 

@@ -549,7 +549,10 @@ async fn the_script_of_entities_has_views_after_what_they_read() {
             Description::View(Some(text.to_owned())),
         );
     };
-    view("best", "CREATE VIEW best AS SELECT * FROM \"good\" JOIN orders USING (id)");
+    view(
+        "best",
+        "CREATE VIEW best AS SELECT * FROM \"good\" JOIN orders USING (id)",
+    );
     view("good", "CREATE VIEW good AS SELECT id FROM s.Fair");
     view("fair", "CREATE VIEW fair AS SELECT id FROM orders");
     driver.describes(

@@ -501,6 +501,12 @@ pub const KEYS: &[Key] = &[
         "how long a caller waits for a connection"
     ),
     plain!(
+        pool.waiting_max,
+        Count,
+        as_count,
+        "callers that wait for a connection at once; more are refused as queue_full"
+    ),
+    plain!(
         pool.idle_for,
         Time,
         as_time,

@@ -189,6 +189,8 @@ pub struct PoolSettings {
     pub active_max: u32,
     /// How long a caller waits for one.
     pub wait_max: Duration,
+    /// Callers that wait for one at once; more are refused.
+    pub waiting_max: u32,
     /// An idle one is closed after this.
     pub idle_for: Duration,
     /// Any one is replaced after this, jittered by up to 10 %.
@@ -360,6 +362,8 @@ impl Default for PoolSettings {
             idle_max: 10,
             active_max: 50,
             wait_max: Duration::from_secs(5),
+            // As many as a process is built to hold: each is a waiting call of some kilobytes.
+            waiting_max: 10_000,
             idle_for: Duration::from_secs(300),
             lifetime_max: Duration::from_secs(1800),
             min_idle: 0,

@@ -100,6 +100,8 @@ pub struct PoolStats {
 pub(super) struct State<C: Connector> {
     pub(super) settings: PoolSettings,
     pub(super) phase: Phase,
+    /// No idle connections are kept.
+    pub(super) resting: bool,
     pub(super) active: u32,
     pub(super) cleaning: u32,
     pub(super) generation: u64,
@@ -119,6 +121,7 @@ impl<C: Connector> State<C> {
         State {
             settings,
             phase: Phase::Open,
+            resting: false,
             active: 0,
             cleaning: 0,
             generation: 0,
@@ -145,6 +148,16 @@ impl<C: Connector> State<C> {
             Phase::Draining => Some(PoolError::Draining),
             Phase::Closed => Some(PoolError::Closed),
         }
+    }
+
+    /// Why nobody may join the line; `None`: there is room.
+    pub(super) fn full_line(&self) -> Option<PoolError> {
+        let waiting = self.line.len();
+        let has_room = u32::try_from(waiting).is_ok_and(|count| count < self.settings.waiting_max);
+        (!has_room).then_some(PoolError::QueueFull {
+            active: self.active,
+            waiting,
+        })
     }
 
     /// Takes a place and an idle connection if there are any.
@@ -192,7 +205,7 @@ impl<C: Connector> State<C> {
 
     /// Whether a returned connection would be kept.
     pub(super) fn keeps(&self) -> bool {
-        self.phase == Phase::Open && self.settings.idle_max > 0
+        self.phase == Phase::Open && !self.resting && self.settings.idle_max > 0
     }
 
     /// Keeps a connection. If that is one too many, the one that was idle longest goes.
@@ -313,6 +326,7 @@ impl<C: Connector> State<C> {
     /// How many connections are missing to `min_idle`.
     pub(super) fn missing(&self) -> u32 {
         match self.phase {
+            Phase::Open if self.resting => 0,
             Phase::Open => {
                 let wanted = self.settings.min_idle.min(self.settings.idle_max);
                 wanted.saturating_sub(self.idle_count)

@@ -154,6 +154,7 @@ impl Connector for Sessions {
 pub(super) fn refused(error: PoolError) -> SqlError {
     let code = match &error {
         PoolError::WaitTimeout { .. } => Code::PoolTimeout,
+        PoolError::QueueFull { .. } => Code::QueueFull,
         PoolError::Draining | PoolError::Closed => Code::Draining,
         PoolError::Connect(failure) if failure.category == Category::Auth => Code::NotAllowed,
         _ => Code::AttemptsFailed,

@@ -122,6 +122,10 @@ impl Database for Switched {
         self.inner.apply(policy);
     }
 
+    fn rest(&self, resting: bool) {
+        self.inner.rest(resting);
+    }
+
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
         self.inner.close(limit)
     }

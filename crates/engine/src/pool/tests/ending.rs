@@ -259,3 +259,23 @@ async fn a_drain_refuses_waits_for_leases_and_can_be_taken_back() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(rig.tasks.running(), 0, "the sweeper of a closed pool ends");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_at_rest_keeps_nothing_and_lends_all_the_same() {
+    let rig = rig(|s| s.min_idle = 1);
+    let first = rig.pool.checkout(READ, ()).await.unwrap();
+    let second = rig.pool.checkout(READ, ()).await.unwrap();
+    drop(first);
+    assert!(rig.pool.stats().idle > 0);
+    rig.pool.rest(true);
+    assert_eq!(rig.pool.stats().idle, 0);
+    drop(second);
+    drop(rig.pool.checkout(READ, ()).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.pool.stats().idle, 0, "not even min_idle");
+    rig.pool.rest(false);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(rig.pool.stats().idle, 1);
+    drop(rig.pool.checkout(READ, ()).await.unwrap());
+    assert_eq!(rig.pool.stats().idle, 1);
+}

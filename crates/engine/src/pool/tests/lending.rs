@@ -371,3 +371,36 @@ async fn min_idle_above_idle_max_opens_no_connection_only_to_close_it() {
     assert_eq!(rig.script.opened.load(SeqCst), 2);
     rig.assert_at_rest();
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_many_callers_wait_as_may_and_the_next_is_refused_at_once() {
+    let rig = rig(|s| {
+        s.active_max = 1;
+        s.waiting_max = 2;
+    });
+    let held = rig.pool.checkout(READ, ()).await.unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut checkout = Box::pin(rig.pool.checkout(READ, ()));
+        assert!(checkout.as_mut().poll(&mut context).is_pending());
+        waiting.push(checkout);
+    }
+    let began = tokio::time::Instant::now();
+    let refused = rig.pool.checkout(READ, ()).await.err().unwrap();
+    let expected = PoolError::QueueFull {
+        active: 1,
+        waiting: 2,
+    };
+    assert_eq!(refused, expected);
+    assert!(refused.is_refusal() && refused.to_string().contains("pool.waiting_max"));
+    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+    // One that gives up makes room.
+    waiting.pop();
+    let mut checkout = Box::pin(rig.pool.checkout(READ, ()));
+    assert!(checkout.as_mut().poll(&mut context).is_pending());
+    drop(held);
+    waiting.pop().unwrap().await.unwrap();
+    checkout.await.unwrap();
+    rig.assert_at_rest();
+}

@@ -68,6 +68,7 @@ async fn weather(rig: &Rig, chance: &mut fastrand::Rng, steps: u32) {
             idle_max: chance.u32(0..6),
             min_idle: chance.u32(0..2),
             wait_max: Duration::from_micros(chance.u64(0..5000)),
+            waiting_max: chance.u32(0..12),
             idle_for: Duration::from_millis(chance.u64(1..40)),
             lifetime_max: Duration::from_millis(chance.u64(5..100)),
             check_after: Duration::from_millis(chance.u64(0..10)),
