@@ -186,6 +186,9 @@ pub struct Options {
 pub struct Scope {
     /// The attempt, where a proxy made one.
     pub attempt: Option<Attempt>,
+    /// What a read must have seen of its session's writes, where the proxy has found out: a position as
+    /// a number, 0 for nothing in particular. `None`: whoever gets it knows the session by itself.
+    pub seen: Option<u64>,
 }
 
 /// Where an answer came from.

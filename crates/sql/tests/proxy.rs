@@ -3,6 +3,8 @@
 
 #[path = "proxy/lent.rs"]
 mod lent;
+#[path = "proxy/nested.rs"]
+mod nested;
 #[path = "proxy/pair.rs"]
 mod pair;
 #[path = "proxy/rest.rs"]

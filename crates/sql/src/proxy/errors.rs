@@ -26,7 +26,7 @@ pub(super) fn classify<T>(result: &Result<T, SqlError>) -> Outcome {
 /// The error with the endpoint it happened on.
 pub(super) fn at(endpoint: &EndpointId, mut error: SqlError) -> SqlError {
     let detail = error.detail_mut();
-    detail.endpoint = Some(super::path(endpoint, detail.endpoint.as_deref()));
+    detail.endpoint = Some(super::route::path(endpoint, detail.endpoint.as_deref()));
     error
 }
 

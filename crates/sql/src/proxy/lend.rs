@@ -3,7 +3,8 @@
 use mainstay_engine::rejection::CallErrorParts;
 use mainstay_engine::{Attempt, CallErrorKind};
 
-use super::{DataProxy, Member, errors, operation, path, route};
+use super::route::{operation, path, route, within};
+use super::{DataProxy, Member, errors};
 use crate::database::{Access, Meta, Scope};
 use crate::error::SqlError;
 use crate::lent::{Borrower, Loan};
@@ -17,16 +18,15 @@ impl DataProxy {
     ) -> Result<Meta, SqlError> {
         self.refuse_unavailable(&loan.options)?;
         let operation = operation(loan.name.clone(), loan.safety, &loan.options, &scope);
-        let wanted = self.wanted(&loan.options, loan.safety).await;
+        let wanted = self.wanted(&loan.options, loan.safety, &scope).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
         let route = route(wanted, &filter, &loan.options, loan.access(), &scope);
+        let scope = &scope;
         let attempt = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
                 let endpoint = attempt.endpoint.clone();
-                let scope = Scope {
-                    attempt: Some(attempt),
-                };
+                let scope = within(attempt, wanted, scope);
                 let lent = member.lend(loan, work, scope).await;
                 lent.map_err(|error| errors::at(&endpoint, error))
             }

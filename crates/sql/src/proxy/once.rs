@@ -32,6 +32,7 @@ impl DataProxy {
                 let endpoint = attempt.endpoint.clone();
                 let scope = Scope {
                     attempt: Some(attempt),
+                    ..Scope::default()
                 };
                 let described = member.describe(what, scope).await;
                 described.map_err(|error| errors::at(&endpoint, error))

@@ -31,9 +31,9 @@ const ASK_EVERY: Duration = Duration::from_millis(5);
 /// What an endpoint must have seen to serve a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Nothing in particular.
+    /// Nothing in particular; nobody has found out more.
     Anything,
-    /// This position, or the primary itself.
+    /// This position, or the primary itself. 0: the session has written nothing.
     Position(u64),
     /// The primary.
     Primary,
@@ -41,7 +41,15 @@ pub(super) enum Wanted {
 
 impl Wanted {
     pub(super) fn filters(self) -> bool {
-        self != Wanted::Anything
+        !matches!(self, Wanted::Anything | Wanted::Position(0))
+    }
+
+    /// What a source behind the endpoint need not find out by itself.
+    pub(super) fn seen(self) -> Option<u64> {
+        match self {
+            Wanted::Position(position) => Some(position),
+            Wanted::Anything | Wanted::Primary => None,
+        }
     }
 
     pub(super) fn admits(self, placed: &Placed<Member>) -> bool {
@@ -57,13 +65,13 @@ impl Wanted {
     pub(super) fn need(self, read_from: Option<ReadFrom>, access: Access) -> Option<Need> {
         match self {
             Wanted::Primary => Some(Need::Read(ReadFrom::Primary)),
-            _ => super::need(read_from, access),
+            _ => super::route::need(read_from, access),
         }
     }
 
     pub(super) fn reason(self) -> Option<&'static str> {
         match self {
-            Wanted::Anything => None,
+            Wanted::Anything | Wanted::Position(0) => None,
             Wanted::Position(_) => Some("has replayed the session's last write"),
             Wanted::Primary => {
                 Some("no replica is known to have replayed the session's last write")
@@ -119,10 +127,12 @@ impl Sessions {
         session
     }
 
-    /// Decides for one read; waits for a replica that is nearly there.
+    /// Decides for one read; waits for a replica that is nearly there. `seen`: what a source around this
+    /// one has found out.
     pub(super) async fn wanted(
         &self,
         key: &Arc<str>,
+        seen: Option<u64>,
         fresh_for: Duration,
         wait: Duration,
         snapshot: &Snapshot<Member>,
@@ -137,11 +147,11 @@ impl Sessions {
             written = session.state.lock().written;
         }
         let is_new = now.saturating_duration_since(session.first_seen) < fresh_for;
-        match written.position() {
+        match written.position().map(|own| own.max(seen.unwrap_or(0))) {
             None => Wanted::Primary,
-            // A session that nobody here knows may have written through another instance.
-            Some(0) if is_new => Wanted::Primary,
-            Some(0) => Wanted::Anything,
+            // A session that nobody knows may have written through another instance.
+            Some(0) if is_new && seen.is_none() => Wanted::Primary,
+            Some(0) => Wanted::Position(0),
             Some(position) => wait_for(position, wait, snapshot).await,
         }
     }

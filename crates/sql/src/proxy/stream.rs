@@ -4,8 +4,9 @@
 use mainstay_engine::source::Leased;
 use mainstay_engine::{Attempt, EndpointId};
 
+use super::route::{path, route, within};
 use super::sessions::Writing;
-use super::{DataProxy, Member, errors, path, route};
+use super::{DataProxy, Member, errors};
 use crate::database::{BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
 use crate::stream::{Batch, Batches, RowStream};
@@ -18,18 +19,17 @@ impl DataProxy {
     ) -> Result<RowStream, SqlError> {
         self.refuse_unavailable(&request.options)?;
         let operation = self.operation(request, request.safety, &scope);
-        let wanted = self.wanted(&request.options, request.safety).await;
+        let wanted = self.wanted(&request.options, request.safety, &scope).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
         let route = route(wanted, &filter, &request.options, request.access, &scope);
+        let scope = &scope;
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             let correlation_id = attempt.correlation_id;
             let number = attempt.number;
             let endpoint = attempt.endpoint.clone();
             async move {
-                let scope = Scope {
-                    attempt: Some(attempt),
-                };
+                let scope = within(attempt, wanted, scope);
                 let at = |error| errors::at(&endpoint, error);
                 let mut stream = member.stream(request, scope).await.map_err(at)?;
                 let first = stream.next().await.map_err(at)?;

@@ -10,7 +10,8 @@ use mainstay_engine::{
 };
 use tokio::time::Instant;
 
-use super::{DataProxy, Member, WRITE_GRACE, errors, operation, path};
+use super::route::{operation, path, within};
+use super::{DataProxy, Member, WRITE_GRACE, errors};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
 use crate::transaction::{Begin, Transaction};
@@ -25,7 +26,7 @@ impl DataProxy {
         let counted = Counted::enter(self)?;
         // Nothing can have been written by BEGIN itself, so it may be tried again like a read.
         let operation = operation("begin".into(), Safety::Read, &begin.options, &scope);
-        let wanted = self.wanted(&begin.options, Safety::Read).await;
+        let wanted = self.wanted(&begin.options, Safety::Read, &scope).await;
         let is_write = begin.access == Access::ReadWrite;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
         let need = match is_write {
@@ -41,14 +42,13 @@ impl DataProxy {
             outer: scope.attempt.as_ref().and_then(Attempt::hold),
             carried: None,
         };
+        let scope = &scope;
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
                 let endpoint = attempt.endpoint.clone();
                 let id = attempt.correlation_id;
-                let scope = Scope {
-                    attempt: Some(attempt),
-                };
+                let scope = within(attempt, wanted, scope);
                 let begun = member.begin(begin, scope).await;
                 let begun = begun.map_err(|error| errors::at(&endpoint, error))?;
                 Ok((begun, id))

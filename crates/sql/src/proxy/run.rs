@@ -1,0 +1,156 @@
+//! One request: as what it is taken for, and once more as a write if it turns out to be one.
+
+use mainstay_engine::endpoint::Placed;
+use mainstay_engine::event::EventKind;
+use mainstay_engine::rejection::{CallErrorParts, Carried};
+use mainstay_engine::{Attempt, CallError, CallErrorKind, Done, Operation, Route, Safety};
+
+use super::route::{operation, path, route, within};
+use super::{DataProxy, Member, errors};
+use crate::database::{Access, Answer, Request, Scope, Work};
+use crate::error::{Code, SqlError};
+
+impl DataProxy {
+    pub(super) fn operation(&self, request: &Request, safety: Safety, scope: &Scope) -> Operation {
+        operation(request.name.clone(), safety, &request.options, scope)
+    }
+
+    /// Runs a request, once more as a write if a read-only session says that it is one.
+    pub(super) async fn run_request(
+        &self,
+        request: &Request,
+        scope: Scope,
+    ) -> Result<Answer, SqlError> {
+        self.refuse_unavailable(&request.options)?;
+        let first = self.run_once(request, request.safety, &scope, None).await;
+        match first {
+            Ok(done) => Ok(answer(done)),
+            Err(error) => match error.into_parts() {
+                parts @ CallErrorParts {
+                    kind: CallErrorKind::Redirected { .. },
+                    ..
+                } => self.run_as_write(request, scope, parts).await,
+                parts => Err(errors::from_parts(parts, request.safety)),
+            },
+        }
+    }
+
+    /// The statement writes after all. From a session that we keep read-only it runs once more, on the
+    /// primary; from the believed primary itself it does not: somebody else is primary now.
+    async fn run_as_write(
+        &self,
+        request: &Request,
+        scope: Scope,
+        parts: CallErrorParts<SqlError>,
+    ) -> Result<Answer, SqlError> {
+        let CallErrorKind::Redirected { error, carried } = parts.kind else {
+            return Err(SqlError::internal("a redirect without its account"));
+        };
+        if request.access == Access::ReadWrite {
+            let operation = self.operation(request, request.safety, &scope);
+            return Err(self.not_primary(error, carried, &operation));
+        }
+        // What the caller declared to be a read stays one. And behind another proxy's endpoint only that
+        // proxy knows the primary and what may be repeated.
+        if scope.attempt.is_some() || request.options.safety.is_some() {
+            let operation = self.operation(request, request.safety, &scope);
+            self.source()
+                .settle_carried(&operation, carried, error.failure());
+            return Err(error);
+        }
+        self.learn(request);
+        let mut write = request.clone();
+        write.access = Access::ReadWrite;
+        write.safety = Safety::Write;
+        let done = self
+            .run_once(&write, Safety::Write, &scope, Some(carried))
+            .await;
+        match done {
+            Ok(done) => Ok(answer(done)),
+            Err(error) => match error.into_parts() {
+                CallErrorParts {
+                    kind: CallErrorKind::Redirected { error, carried },
+                    ..
+                } => {
+                    let operation = self.operation(&write, Safety::Write, &scope);
+                    Err(self.not_primary(error, carried, &operation))
+                }
+                parts => Err(errors::from_parts(parts, Safety::Write)),
+            },
+        }
+    }
+
+    /// The believed primary says that it is read-only: nothing happened, and nothing is sent again.
+    pub(super) fn not_primary(
+        &self,
+        error: SqlError,
+        carried: Carried,
+        operation: &Operation,
+    ) -> SqlError {
+        self.source().urge();
+        self.source()
+            .settle_carried(operation, carried, error.failure());
+        let mut failure = error.failure().clone();
+        failure.retry_after = Some(self.source().snapshot().policy.health.urgent_interval);
+        SqlError::new(Code::NoPrimary, failure).hint(
+            "the server that was primary is read-only now; nothing was written: try again when the roles were looked up anew",
+        )
+    }
+
+    fn learn(&self, request: &Request) {
+        if let Work::Statement { text, .. } = &request.work {
+            // Callers who met it together learned it together.
+            if !self.shared.schema.remember_write(text) {
+                return;
+            }
+            let fingerprint = self.shared.schema.classify(text).fingerprint;
+            let fingerprint = format!("{fingerprint:016x}");
+            self.source()
+                .publish(EventKind::LearnedWrite { fingerprint });
+        }
+    }
+
+    async fn run_once(
+        &self,
+        request: &Request,
+        safety: Safety,
+        scope: &Scope,
+        carried: Option<Carried>,
+    ) -> Result<Done<Answer>, CallError<SqlError>> {
+        let operation = self.operation(request, safety, scope);
+        let wanted = self.wanted(&request.options, safety, scope).await;
+        let filter = |placed: &Placed<Member>| wanted.admits(placed);
+        let route = Route {
+            carried,
+            ..route(wanted, &filter, &request.options, request.access, scope)
+        };
+        let work = |attempt: Attempt<Member>| {
+            let (member, attempt) = attempt.split();
+            async move {
+                let endpoint = attempt.endpoint.clone();
+                let scope = within(attempt, wanted, scope);
+                let ran = member.collect(request, scope).await;
+                ran.map_err(|error| errors::at(&endpoint, error))
+            }
+        };
+        let writing = self.begin_write(&request.options, safety);
+        let ended = self
+            .source()
+            .call_on(&operation, route, &errors::classify, work)
+            .await;
+        self.end_write(writing, &ended).await;
+        ended
+    }
+}
+
+fn answer(done: Done<Answer>) -> Answer {
+    let mut answer = done.value;
+    answer.meta.endpoint = Some(path(&done.endpoint, answer.meta.endpoint.as_deref()));
+    answer.meta.attempts = done.attempts;
+    answer.meta.cache = "off";
+    answer.meta.elapsed = done.elapsed;
+    answer.meta.correlation_id = Some(done.correlation_id);
+    answer.meta.policy_version = done.policy_version;
+    answer.meta.last_resort |= done.last_resort;
+    answer
+}
