@@ -35,8 +35,8 @@ impl Lent {
     /// Columns and rows of a statement.
     ///
     /// # Errors
-    /// What the database says; `bad_statement` for BEGIN, COMMIT, ROLLBACK and SAVEPOINT;
-    /// `transaction_lost` never, but `conflict` once the connection is gone.
+    /// What the database says; `bad_statement` for BEGIN, COMMIT, ROLLBACK and SAVEPOINT; `conflict` once
+    /// the connection is gone.
     pub async fn query(&mut self, sql: &str, params: Vec<Value>) -> Result<Answer, SqlError> {
         self.session.run(Arc::from(sql), params).await
     }

@@ -42,6 +42,14 @@ async fn rows_are_inserted_found_changed_and_deleted() {
     let gone = json!({"entity": "t", "filters": [{"field": "id", "operator": "<=", "value": 1}]});
     assert_eq!(client.verb("delete", gone).await.good()["affected"], 1);
     assert_eq!(rig.count().await, 3);
+
+    let mixed =
+        json!({"entity": "t", "rows": [{"name": "e"}, {"name": "f", "size": 2}, {"name": "g"}]});
+    let mixed = client.verb("insert_many", mixed).await.good();
+    let expected = (&json!(3), &json!([5, 6, 7]));
+    assert_eq!((&mixed["affected"], &mixed["keys"]), expected);
+    assert_eq!(mixed["meta"]["endpoint"], "writer", "{mixed}");
+    assert_eq!(rig.count().await, 6);
     rig.end().await;
 }
 
