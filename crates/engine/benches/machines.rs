@@ -102,8 +102,9 @@ fn gates(c: &mut Criterion) {
         let call = |now| {
             if let Ok(ticket) = gate.admit(&circuit, &limits, LEASE, now) {
                 let verdict = Verdict::Success { elapsed: ELAPSED };
+                let entry = ticket.entry;
                 black_box(gate.finish(&circuit, ticket, verdict, now));
-                gate.release_slot();
+                gate.release_slot(entry);
             }
         };
         c.bench_function(&format!("gate {name}"), |b| over_time(b, call));

@@ -5,29 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use smol_str::SmolStr;
 use tokio::time::Instant;
 
 use crate::operation::CorrelationId;
 
-/// The name of an endpoint within its source; its state survives a reload under it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointId(Arc<str>);
+/// The name of an endpoint within its source; its state survives a reload under it. Cheap to copy: a
+/// name of up to 23 bytes is copied as it is, a longer one is shared.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct EndpointId(SmolStr);
 
 impl EndpointId {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// The text, shared.
-    pub fn shared(&self) -> Arc<str> {
-        Arc::clone(&self.0)
-    }
 }
 
-impl<T: Into<Arc<str>>> From<T> for EndpointId {
+impl<T: AsRef<str>> From<T> for EndpointId {
     fn from(text: T) -> Self {
-        EndpointId(text.into())
+        EndpointId(SmolStr::new(text))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::origin::{Origin, nanos};
 use crate::policy::BudgetSettings;
+use crate::stripes::Stripes;
 
 /// The window is counted in so many slices: it is true to 1/64 of its length, always to the strict
 /// side (no call older than the window pays, no attempt within it is forgotten).
@@ -32,10 +33,12 @@ pub struct Budget {
     length: AtomicU64,
     /// The newest slice, so that its number need not be computed by each call.
     newest: AtomicU64,
-    /// Calls per slice: number of the slice in the upper half, calls in the lower.
-    calls: [AtomicU64; SLOTS],
+    /// Calls per slice, by thread: number of the slice in the upper half, calls in the lower.
+    calls: Stripes<Calls>,
     attempts: Mutex<Attempts>,
 }
+
+type Calls = [AtomicU64; SLOTS];
 
 /// Attempts per slice, and their sum over the window.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ impl Budget {
             origin,
             length: AtomicU64::new(0),
             newest: AtomicU64::new(0),
-            calls: [const { AtomicU64::new(0) }; SLOTS],
+            calls: Stripes::new(|| [const { AtomicU64::new(0) }; SLOTS]),
             attempts: Mutex::new(Attempts::new()),
         }
     }
@@ -62,7 +65,7 @@ impl Budget {
     /// Counts one call.
     pub fn deposit(&self, settings: &BudgetSettings, now: Instant) {
         let slice = self.slice(settings, now);
-        let word = &self.calls[(slice % SLOTS as u64) as usize];
+        let word = &self.calls.mine()[(slice % SLOTS as u64) as usize];
         let mut seen = word.load(Relaxed);
         loop {
             let next = match (seen >> 32).cmp(&slice) {
@@ -99,6 +102,7 @@ impl Budget {
         let oldest = (slice + 1).saturating_sub(SLICES as u64);
         self.calls
             .iter()
+            .flatten()
             .map(|word| word.load(Relaxed))
             .filter(|word| (oldest..=slice).contains(&(word >> 32)))
             .map(|word| word & u64::from(u32::MAX))
@@ -126,7 +130,7 @@ impl Budget {
         let mut attempts = self.attempts.lock();
         if self.length.swap(length, Relaxed) != length {
             *attempts = Attempts::new();
-            for word in &self.calls {
+            for word in self.calls.iter().flatten() {
                 word.store(0, Relaxed);
             }
         }

@@ -14,9 +14,11 @@ use crate::attempt::EndpointId;
 use crate::circuit::{CircuitState, Pass, Transition};
 use crate::event::{EventKind, Events, Role};
 use crate::failure::{Category, Failure};
+use crate::freed::Freed;
 use crate::gate::Gate;
 use crate::health::{Health, HealthChange, HealthState};
 use crate::latency::Latency;
+use crate::occupancy::Entry;
 use crate::policy::{CircuitMode, Policy};
 use crate::stats::EndpointStats;
 
@@ -62,8 +64,7 @@ pub struct Endpoint {
     unknown: Mutex<Option<Pass>>,
     last_check: Mutex<Option<Instant>>,
     events: Arc<Events>,
-    /// Tells the source's waiters that a concurrency slot is free.
-    freed: Arc<Notify>,
+    pub(crate) freed: Freed,
 }
 
 /// How far the cuts were when an attempt began.
@@ -81,7 +82,6 @@ impl Endpoint {
         weight: f64,
         policy: Arc<Policy>,
         events: Arc<Events>,
-        freed: Arc<Notify>,
     ) -> Self {
         Endpoint {
             id,
@@ -103,7 +103,7 @@ impl Endpoint {
             unknown: Mutex::new(None),
             last_check: Mutex::new(None),
             events,
-            freed,
+            freed: Freed::default(),
         }
     }
 
@@ -318,9 +318,9 @@ impl Endpoint {
     }
 
     /// Gives a concurrency slot back and lets a waiter know.
-    pub(crate) fn release_slot(&self) {
-        self.gate.release_slot();
-        self.freed.notify_one();
+    pub(crate) fn release_slot(&self, entry: Entry) {
+        self.gate.release_slot(entry);
+        self.freed.tell_one();
     }
 
     /// Ends every attempt in flight: the endpoint is down, isolated or removed.
@@ -383,4 +383,6 @@ pub struct Placed<M> {
     pub member: M,
     /// Its role in this snapshot.
     pub role: Role,
+    /// The policy in force at it.
+    pub policy: Arc<Policy>,
 }

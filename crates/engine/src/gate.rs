@@ -1,14 +1,11 @@
 //! Admission of one endpoint: circuit, concurrency and rate together.
 
-use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{AcqRel, Relaxed},
-};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::circuit::{Circuit, CircuitState, Held, Pass, Transition, Verdict};
+use crate::occupancy::{Entry, Occupancy};
 use crate::policy::{CircuitSettings, LimitSettings};
 use crate::rate::Rate;
 
@@ -17,7 +14,7 @@ use crate::rate::Rate;
 pub struct Gate {
     circuit: Circuit,
     rate: Rate,
-    in_flight: AtomicU32,
+    in_flight: Occupancy,
 }
 
 /// Leave for one attempt. Comes back by [`Gate::finish`]; the place among those in flight comes back
@@ -26,6 +23,8 @@ pub struct Gate {
 pub struct Ticket {
     /// The circuit's part of it.
     pub pass: Pass,
+    /// Its place among those in flight.
+    pub entry: Entry,
 }
 
 /// Why an attempt was refused. Nothing was taken: no trial, no token, no place.
@@ -67,13 +66,15 @@ impl Gate {
     ) -> Result<Ticket, Refusal> {
         let pass = self.circuit.admit(circuit, trial_lease, now)?;
         // The token comes last, because nothing can refuse after it; place and pass are given back.
-        self.take_slot(limits.concurrency)
-            .and_then(|()| {
+        let entry = self
+            .take_slot(limits.concurrency)
+            .and_then(|entry| {
                 self.take_token(limits, now)
-                    .inspect_err(|_| self.release_slot())
+                    .inspect_err(|_| self.release_slot(entry))?;
+                Ok(entry)
             })
             .inspect_err(|_| self.circuit.give_back(pass))?;
-        Ok(Ticket { pass })
+        Ok(Ticket { pass, entry })
     }
 
     /// Records what the attempt came to. Does not give its place back.
@@ -88,14 +89,13 @@ impl Gate {
     }
 
     /// Gives one place back; once per ticket.
-    pub fn release_slot(&self) {
-        let before = self.in_flight.fetch_sub(1, AcqRel);
-        debug_assert!(before > 0, "more places given back than taken");
+    pub fn release_slot(&self, entry: Entry) {
+        self.in_flight.leave(entry);
     }
 
     /// Attempts whose place has not come back.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Relaxed)
+        self.in_flight.count()
     }
 
     /// The circuit.
@@ -103,17 +103,12 @@ impl Gate {
         &self.circuit
     }
 
-    fn take_slot(&self, limit: Option<u32>) -> Result<(), Refusal> {
-        let Some(limit) = limit else {
-            self.in_flight.fetch_add(1, AcqRel);
-            return Ok(());
-        };
-        let taken = self.in_flight.fetch_update(AcqRel, Relaxed, |taken| {
-            (taken < limit).then_some(taken + 1)
-        });
-        match taken {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Refusal::Concurrency { limit }),
+    fn take_slot(&self, limit: Option<u32>) -> Result<Entry, Refusal> {
+        match (self.in_flight.enter(limit), limit) {
+            (Some(entry), _) => Ok(entry),
+            (None, limit) => Err(Refusal::Concurrency {
+                limit: limit.unwrap_or(u32::MAX),
+            }),
         }
     }
 
@@ -176,8 +171,9 @@ mod tests {
         let gate = Gate::new();
         let before = now - 10 * SECOND;
         let ticket = admit(&gate, &limits(None, None, None), before).unwrap();
+        let entry = ticket.entry;
         gate.finish(&circuit(), ticket, Verdict::failure(1), before);
-        gate.release_slot();
+        gate.release_slot(entry);
         gate
     }
 
@@ -196,7 +192,7 @@ mod tests {
             5,
             "finishing does not give the place back"
         );
-        (0..5).for_each(|_| gate.release_slot());
+        (0..5).for_each(|_| gate.release_slot(Entry::Unlimited));
         assert_eq!(gate.in_flight(), 0);
     }
 
@@ -260,8 +256,9 @@ mod tests {
 
         let gate = due(now);
         let trial = admit(&gate, &dry, now).unwrap();
+        let entry = trial.entry;
         gate.finish(&circuit(), trial, Verdict::Cancelled, now);
-        gate.release_slot();
+        gate.release_slot(entry);
         for _ in 0..3 {
             let refusal = admit(&gate, &dry, now).unwrap_err();
             assert!(matches!(refusal, Refusal::Rate { .. }));
@@ -272,12 +269,12 @@ mod tests {
 
         let gate = Gate::new();
         let one = limits(Some(0.001), Some(2), Some(1));
-        admit(&gate, &one, now).unwrap();
+        let ticket = admit(&gate, &one, now).unwrap();
         for _ in 0..10 {
             let refusal = admit(&gate, &one, now).unwrap_err();
             assert_eq!(refusal, Refusal::Concurrency { limit: 1 });
         }
-        gate.release_slot();
+        gate.release_slot(ticket.entry);
         assert!(admit(&gate, &one, now).is_ok(), "the token was not lost");
     }
 
@@ -293,8 +290,9 @@ mod tests {
                         let now = now + step * Duration::from_micros(1);
                         if let Ok(ticket) = admit(&gate, &three, now) {
                             assert!(gate.in_flight() <= 3);
+                            let entry = ticket.entry;
                             gate.finish(&circuit(), ticket, Verdict::success(), now);
-                            gate.release_slot();
+                            gate.release_slot(entry);
                         }
                     }
                 });

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::origin::nanos;
+use crate::stripes::Stripes;
 
 /// Buckets per doubling: a value is known to ± 3 %.
 const PER_OCTAVE: usize = 16;
@@ -27,11 +28,17 @@ const HALF_AFTER_SLICES: f64 = 2.0;
 /// some origin.
 #[derive(Debug)]
 pub(crate) struct Window {
-    successes: AtomicU64,
-    failures: AtomicU64,
+    life: Stripes<Counted>,
     slices: Box<[Slice]>,
     /// Held only while a slice is emptied for its next turn.
     turning: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    successes: AtomicU64,
+    failures: AtomicU64,
+    elapsed_nanos: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -47,8 +54,7 @@ struct Slice {
 impl Window {
     pub(crate) fn new() -> Self {
         Window {
-            successes: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
+            life: Stripes::default(),
             slices: (0..SLICES).map(|_| Slice::new()).collect(),
             turning: Mutex::new(()),
         }
@@ -62,13 +68,16 @@ impl Window {
         if slice.number.load(Acquire) < number {
             self.turn(slice, number);
         }
+        let elapsed_nanos = nanos(elapsed);
+        let counted = self.life.mine();
         let count = if failed {
-            &self.failures
+            &counted.failures
         } else {
-            &self.successes
+            &counted.successes
         };
         count.fetch_add(1, Relaxed);
-        slice.buckets[bucket(nanos(elapsed))].fetch_add(1, Relaxed);
+        counted.elapsed_nanos.fetch_add(elapsed_nanos, Relaxed);
+        slice.buckets[bucket(elapsed_nanos)].fetch_add(1, Relaxed);
     }
 
     fn turn(&self, slice: &Slice, number: u64) {
@@ -86,10 +95,20 @@ impl Window {
 
     /// All results so far.
     pub(crate) fn life(&self) -> Results {
-        Results {
-            successes: self.successes.load(Relaxed),
-            failures: self.failures.load(Relaxed),
+        let mut sum = Results::default();
+        for counted in self.life.iter() {
+            sum.successes += counted.successes.load(Relaxed);
+            sum.failures += counted.failures.load(Relaxed);
         }
+        sum
+    }
+
+    /// What all results so far took together.
+    pub(crate) fn life_nanos(&self) -> u64 {
+        let each = self.life.iter();
+        each.fold(0, |sum, counted| {
+            sum.wrapping_add(counted.elapsed_nanos.load(Relaxed))
+        })
     }
 
     /// Slices of the window that ends at `at`, the newest first, with their age in slices.
@@ -105,7 +124,8 @@ impl Window {
     /// Everything of the window in one.
     pub(crate) fn merged(&self, at: u64) -> Merged {
         let mut counts = [0; BUCKETS];
-        let mut failures_before = self.failures.load(Relaxed);
+        let failures_now = self.life().failures;
+        let mut failures_before = failures_now;
         for (_, slice) in self.live(at) {
             failures_before = slice.failures_before.load(Relaxed);
             for (sum, bucket) in counts.iter_mut().zip(&slice.buckets) {
@@ -113,7 +133,7 @@ impl Window {
             }
         }
         let total = counts.iter().sum();
-        let failures = self.failures.load(Relaxed).saturating_sub(failures_before);
+        let failures = failures_now.saturating_sub(failures_before);
         Merged {
             total,
             // A result that is just being counted may be in one of the two only.
@@ -159,6 +179,7 @@ impl Slice {
 }
 
 /// How many worked and how many did not.
+#[derive(Default)]
 pub(crate) struct Results {
     pub(crate) successes: u64,
     pub(crate) failures: u64,

@@ -1,17 +1,18 @@
 //! An attempt in flight as a value: `finish` records what it came to; dropping it is a cancelled
 //! attempt, which decides nothing and gives every permit back.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::circuit::Verdict;
-use crate::endpoint::Endpoint;
+use crate::circuit::{Pass, Verdict};
+use crate::endpoint::{Endpoint, Placed};
 use crate::failure::{Blame, Category, Failure, Outcome};
 use crate::gate::Ticket;
-use crate::policy::CircuitMode;
+use crate::occupancy::Entry;
+use crate::policy::{CircuitMode, CircuitSettings};
+use crate::source::HeldSnapshot;
 
 /// A failure counts in the latency estimate as at least so many times the estimate: a refused
 /// connection is fast and yet the slowest possible answer.
@@ -23,100 +24,167 @@ const FAILURE_LATENCY_MIN: Duration = Duration::from_millis(100);
 const FAILURE_LATENCY_MAX: Duration = Duration::from_secs(1);
 
 /// The concurrency slot of one attempt, given back when dropped.
-pub(crate) struct Slot(Arc<Endpoint>);
+pub(crate) struct Slot {
+    endpoint: Arc<Endpoint>,
+    entry: Entry,
+}
 
 impl Slot {
-    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
-        Slot(endpoint)
+    pub(crate) fn new(endpoint: Arc<Endpoint>, entry: Entry) -> Self {
+        Slot { endpoint, entry }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.release_slot();
+        self.endpoint.release_slot(self.entry);
     }
 }
 
-/// An attempt between its admission and its end.
-pub(crate) struct InFlight<R: Deref<Target = Endpoint>> {
-    endpoint: R,
-    ticket: Option<Ticket>,
-    began: Instant,
-    /// Whether this value gives the slot back; otherwise a [`Slot`] does.
-    owns_slot: bool,
+/// An attempt between its admission and its end, on an endpoint of the snapshot that it was admitted by.
+pub(crate) struct InFlight<M> {
+    snapshot: HeldSnapshot<M>,
+    index: usize,
+    pass: Option<Pass>,
+    /// The slot, unless a [`Slot`] gives it back.
+    entry: Option<Entry>,
+    pub(crate) began: Instant,
 }
 
-impl<R: Deref<Target = Endpoint>> InFlight<R> {
-    pub(crate) fn new(endpoint: R, ticket: Ticket, began: Instant, owns_slot: bool) -> Self {
+impl<M> InFlight<M> {
+    pub(crate) fn new(
+        snapshot: HeldSnapshot<M>,
+        index: usize,
+        ticket: Ticket,
+        began: Instant,
+    ) -> Self {
         InFlight {
-            endpoint,
-            ticket: Some(ticket),
+            snapshot,
+            index,
+            pass: Some(ticket.pass),
+            entry: Some(ticket.entry),
             began,
-            owns_slot,
         }
+    }
+
+    /// The endpoint as the snapshot has it.
+    pub(crate) fn placed(&self) -> &Placed<M> {
+        &self.snapshot.endpoints[self.index]
+    }
+
+    /// Lets the slot live longer than the attempt.
+    pub(crate) fn hand_out_slot(&mut self) -> Option<Slot> {
+        let entry = self.entry.take()?;
+        Some(Slot::new(Arc::clone(&self.placed().endpoint), entry))
+    }
+
+    /// To be called before a wait: what waits owns its snapshot.
+    pub(crate) fn keep(&mut self) {
+        self.snapshot.keep();
     }
 
     /// Records the outcome. `cut_short`: the caller's own deadline ended it before the endpoint's p99.
-    pub(crate) fn finish(mut self, outcome: &Outcome, cut_short: bool, now: Instant) {
-        let Some(ticket) = self.ticket.take() else {
+    pub(crate) fn finish(&mut self, outcome: &Outcome, cut_short: bool, now: Instant) {
+        let Some(pass) = self.pass.take() else {
             return;
         };
-        let endpoint = &*self.endpoint;
+        let placed = self.placed();
+        let endpoint = &*placed.endpoint;
         let elapsed = now.saturating_duration_since(self.began);
-        let policy = endpoint.policy_guard();
-        let verdict = match outcome {
-            Outcome::Success => {
-                endpoint.latency.observe(elapsed, now);
-                endpoint.stats.record(true, elapsed, now);
-                Verdict::Success { elapsed }
-            }
-            Outcome::Failure(failure) if failure.blame == Blame::Us => {
-                // Our own refusal says nothing about the endpoint.
-                endpoint.stats.cancel();
-                Verdict::Cancelled
-            }
-            Outcome::Failure(failure) if weighs_on_stats(failure) => {
-                let estimate = endpoint.latency.estimate(now).unwrap_or_default();
-                let hidden = estimate
-                    .saturating_mul(FAILURE_LATENCY_FACTOR)
-                    .clamp(FAILURE_LATENCY_MIN, FAILURE_LATENCY_MAX);
-                endpoint.latency.observe(elapsed.max(hidden), now);
-                endpoint.stats.record(false, elapsed, now);
-                endpoint.remember_unknown(failure, ticket.pass);
-                let weight = if cut_short {
-                    0
-                } else {
-                    failure.weight(policy.circuit.failures)
-                };
-                Verdict::Failure {
-                    weight,
-                    retry_after: failure.retry_after,
-                    elapsed,
-                    generation: failure.generation,
-                }
-            }
-            Outcome::Failure(_) | Outcome::Redirect => {
-                // A mistake of the caller's or contention between callers: the endpoint answered.
-                // That decides a trial, but neither adds to a count nor clears it.
-                endpoint.stats.record(true, elapsed, now);
-                match ticket.pass.trial {
-                    Some(_) => Verdict::Success { elapsed },
-                    None => Verdict::Cancelled,
-                }
-            }
-            Outcome::Neutral => {
-                endpoint.stats.cancel();
-                Verdict::Cancelled
-            }
-        };
-        let verdict = match policy.circuit.mode {
-            // Whole calls are counted there, not attempts.
-            CircuitMode::Operations => Verdict::Cancelled,
-            _ => verdict,
-        };
-        if let Some(transition) = endpoint.gate.finish(&policy.circuit, ticket, verdict, now) {
-            endpoint.publish(&transition);
+        if let Outcome::Success = outcome {
+            endpoint.latency.observe(elapsed, now);
+            endpoint.stats.record(true, elapsed, now);
+            // Of the policy that let it in: if the circuit's settings changed since, its epoch did too.
+            record(
+                endpoint,
+                &placed.policy.circuit,
+                pass,
+                Verdict::Success { elapsed },
+                now,
+            );
+        } else {
+            let policy = endpoint.policy_guard();
+            let verdict = verdict(
+                endpoint,
+                &policy.circuit,
+                outcome,
+                pass,
+                cut_short,
+                elapsed,
+                now,
+            );
+            record(endpoint, &policy.circuit, pass, verdict, now);
         }
+    }
+}
+
+/// Counts an outcome that is no success and says what it means to the circuit.
+#[cold]
+fn verdict(
+    endpoint: &Endpoint,
+    settings: &CircuitSettings,
+    outcome: &Outcome,
+    pass: Pass,
+    cut_short: bool,
+    elapsed: Duration,
+    now: Instant,
+) -> Verdict {
+    match outcome {
+        Outcome::Failure(failure) if failure.blame == Blame::Us => {
+            // Our own refusal says nothing about the endpoint.
+            endpoint.stats.cancel();
+            Verdict::Cancelled
+        }
+        Outcome::Failure(failure) if weighs_on_stats(failure) => {
+            let estimate = endpoint.latency.estimate(now).unwrap_or_default();
+            let hidden = estimate
+                .saturating_mul(FAILURE_LATENCY_FACTOR)
+                .clamp(FAILURE_LATENCY_MIN, FAILURE_LATENCY_MAX);
+            endpoint.latency.observe(elapsed.max(hidden), now);
+            endpoint.stats.record(false, elapsed, now);
+            endpoint.remember_unknown(failure, pass);
+            let weight = match cut_short {
+                true => 0,
+                false => failure.weight(settings.failures),
+            };
+            Verdict::Failure {
+                weight,
+                retry_after: failure.retry_after,
+                elapsed,
+                generation: failure.generation,
+            }
+        }
+        Outcome::Success | Outcome::Failure(_) | Outcome::Redirect => {
+            // A mistake of the caller's or contention between callers: the endpoint answered.
+            // That decides a trial, but neither adds to a count nor clears it.
+            endpoint.stats.record(true, elapsed, now);
+            match pass.trial {
+                Some(_) => Verdict::Success { elapsed },
+                None => Verdict::Cancelled,
+            }
+        }
+        Outcome::Neutral => {
+            endpoint.stats.cancel();
+            Verdict::Cancelled
+        }
+    }
+}
+
+fn record(
+    endpoint: &Endpoint,
+    settings: &CircuitSettings,
+    pass: Pass,
+    verdict: Verdict,
+    now: Instant,
+) {
+    let verdict = match settings.mode {
+        // Whole calls are counted there, not attempts.
+        CircuitMode::Operations => Verdict::Cancelled,
+        _ => verdict,
+    };
+    let circuit = endpoint.gate.circuit();
+    if let Some(transition) = circuit.record(settings, pass, verdict, now) {
+        endpoint.publish(&transition);
     }
 }
 
@@ -129,22 +197,20 @@ fn weighs_on_stats(failure: &Failure) -> bool {
         )
 }
 
-impl<R: Deref<Target = Endpoint>> Drop for InFlight<R> {
+impl<M> Drop for InFlight<M> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let endpoint = &*self.endpoint;
+        if let Some(pass) = self.pass.take() {
             let now = Instant::now();
+            let endpoint = &*self.placed().endpoint;
             endpoint
                 .latency
                 .raise(now.saturating_duration_since(self.began), now);
             endpoint.stats.cancel();
-            let policy = endpoint.policy_guard();
-            endpoint
-                .gate
-                .finish(&policy.circuit, ticket, Verdict::Cancelled, now);
+            let settings = &endpoint.policy_guard().circuit;
+            record(endpoint, settings, pass, Verdict::Cancelled, now);
         }
-        if self.owns_slot {
-            self.endpoint.release_slot();
+        if let Some(entry) = self.entry.take() {
+            self.placed().endpoint.release_slot(entry);
         }
     }
 }

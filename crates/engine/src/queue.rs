@@ -1,33 +1,33 @@
 //! Places for calls at once, with a bounded queue in front of them.
 //!
-//! The number of calls in flight is one atomic word that also carries three flags: somebody waits, the
-//! queue is paused, it is closed. While none is set, entering and leaving touch nothing else; with one
-//! set, both go through the mutex behind which the waiters stand. Because flag and count are one word,
-//! one who leaves and one who begins to wait cannot miss each other.
+//! Beside the number of calls in flight stand three flags: somebody waits, the queue is paused, it is
+//! closed. While none is set, entering and leaving only count; with one set, both go through the mutex
+//! behind which the waiters stand. Who enters or leaves counts first and looks at the flags then, who
+//! sets a flag sets it first and looks at the count then, all in one order: they cannot miss each other.
 
 #[cfg(test)]
 mod tests;
 mod waiters;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use crate::occupancy::{Entry, Occupancy};
 use crate::operation::Priority;
 use crate::policy::LimitSettings;
 use waiters::Waiters;
 
 /// Somebody waits: who leaves must call the next, who enters must stand behind.
-const WAITING: u64 = 1 << 63;
+const WAITING: u8 = 1;
 /// Paused: nobody enters directly.
-const PAUSED: u64 = 1 << 62;
+const PAUSED: u8 = 1 << 1;
 /// Closed for good.
-const CLOSED: u64 = 1 << 61;
-const FLAGS: u64 = WAITING | PAUSED | CLOSED;
+const CLOSED: u8 = 1 << 2;
 
 /// What a paused queue does with new calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +73,9 @@ pub struct Queue {
 
 #[derive(Default)]
 struct Shared {
-    /// Calls in flight, and the flags.
-    word: AtomicU64,
+    flags: AtomicU8,
+    /// Calls in flight.
+    inside: Occupancy,
     waiters: Mutex<Waiters>,
     /// Told when the last place of a paused or closed queue is given back.
     emptied: Notify,
@@ -84,6 +85,14 @@ struct Shared {
 #[must_use = "a place that is dropped is free at once"]
 pub struct Place {
     shared: Arc<Shared>,
+    entry: Entry,
+}
+
+/// A place that was free, held by reference: entering and leaving cost no shared count.
+#[must_use = "a place that is dropped is free at once"]
+pub(crate) struct DirectPlace<'a> {
+    shared: &'a Arc<Shared>,
+    entry: Entry,
 }
 
 impl std::fmt::Debug for Place {
@@ -110,9 +119,16 @@ impl Queue {
     /// A place if one is free and nobody waits for it; never waits. `None` as the limit: no limit,
     /// which costs one atomic step.
     pub fn try_enter(&self, limit: Option<u32>) -> Option<Place> {
-        self.shared.count_in(limit).then(|| Place {
-            shared: self.shared.clone(),
-        })
+        let entry = self.shared.count_in(limit)?;
+        let shared = self.shared.clone();
+        Some(Place { shared, entry })
+    }
+
+    /// As [`try_enter`](Queue::try_enter), for one who cannot outlive the queue.
+    pub(crate) fn try_enter_direct(&self, limit: Option<u32>) -> Option<DirectPlace<'_>> {
+        let entry = self.shared.count_in(limit)?;
+        let shared = &self.shared;
+        Some(DirectPlace { shared, entry })
     }
 
     /// A place, if need be after a wait: strictly by priority, a waiter rising by one class for each
@@ -151,7 +167,7 @@ impl Queue {
 
     /// Calls in flight.
     pub fn in_use(&self) -> u32 {
-        u32::try_from(self.shared.word.load(Ordering::Relaxed) & !FLAGS).unwrap_or(u32::MAX)
+        self.shared.inside.count()
     }
 
     /// Calls that wait for a place.
@@ -168,7 +184,7 @@ impl Queue {
     /// Lets nobody in until [`Queue::resume`]; calls in flight go on. With [`Pause::Refuse`] those who
     /// wait are sent away as well.
     pub fn pause(&self, pause: Pause) {
-        self.shared.word.fetch_or(PAUSED, Ordering::SeqCst);
+        self.shared.flags.fetch_or(PAUSED, Ordering::SeqCst);
         let sent_away = {
             let mut waiters = self.shared.waiters.lock();
             waiters.refuses = pause == Pause::Refuse;
@@ -185,19 +201,19 @@ impl Queue {
         {
             let mut waiters = self.shared.waiters.lock();
             waiters.refuses = false;
-            self.shared.word.fetch_and(!PAUSED, Ordering::SeqCst);
+            self.shared.flags.fetch_and(!PAUSED, Ordering::SeqCst);
         }
         self.shared.call_next();
     }
 
     /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
-        self.shared.word.load(Ordering::Relaxed) & PAUSED != 0
+        self.shared.flags.load(Ordering::Relaxed) & PAUSED != 0
     }
 
     /// Refuses new calls and those that wait, for good. Calls in flight go on.
     pub fn close(&self) {
-        self.shared.word.fetch_or(CLOSED, Ordering::SeqCst);
+        self.shared.flags.fetch_or(CLOSED, Ordering::SeqCst);
         let sent_away = self.shared.send_all_away(&mut self.shared.waiters.lock());
         drop(sent_away);
     }
@@ -228,21 +244,21 @@ impl Queue {
         let waiting = {
             let mut waiters = shared.waiters.lock();
             waiters.limit = limits.concurrency;
-            let word = shared.word.load(Ordering::SeqCst);
-            if word & CLOSED != 0 {
+            let flags = shared.flags.load(Ordering::SeqCst);
+            if flags & CLOSED != 0 {
                 return Err(QueueRefusal::Closed);
             }
-            if word & PAUSED != 0 && waiters.refuses {
+            if flags & PAUSED != 0 && waiters.refuses {
                 return Err(QueueRefusal::Paused);
             }
             let depth = waiters.len();
             let enters_at_once =
-                depth == 0 && word & PAUSED == 0 && shared.has_room(limits.concurrency);
+                depth == 0 && flags & PAUSED == 0 && shared.has_room(limits.concurrency);
             if depth >= limits.queue_depth && !enters_at_once {
                 return Err(QueueRefusal::Full { depth });
             }
             let (number, granted) = waiters.join(priority, now);
-            shared.word.fetch_or(WAITING, Ordering::SeqCst);
+            shared.flags.fetch_or(WAITING, Ordering::SeqCst);
             Waiting {
                 shared: &self.shared,
                 priority,
@@ -257,7 +273,7 @@ impl Queue {
 
     /// Why a waiter was sent away.
     fn sent_away(&self) -> QueueRefusal {
-        match self.shared.word.load(Ordering::SeqCst) & CLOSED != 0 {
+        match self.shared.flags.load(Ordering::SeqCst) & CLOSED != 0 {
             true => QueueRefusal::Closed,
             false => QueueRefusal::Paused,
         }
@@ -266,60 +282,64 @@ impl Queue {
 
 impl Shared {
     /// Counts one in, unless that would exceed the limit or somebody must be asked first.
-    fn count_in(&self, limit: Option<u32>) -> bool {
-        let limit = limit.map_or(CLOSED, u64::from);
-        let mut word = self.word.load(Ordering::Relaxed);
-        while word & FLAGS == 0 && word < limit {
-            let step = self.word.compare_exchange_weak(
-                word,
-                word + 1,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            );
-            match step {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
+    fn count_in(self: &Arc<Self>, limit: Option<u32>) -> Option<Entry> {
+        if self.flags.load(Ordering::Relaxed) != 0 {
+            return None;
         }
-        false
+        let entry = self.inside.enter(limit)?;
+        if self.flags.load(Ordering::SeqCst) != 0 {
+            // A flag was raised meanwhile, and who raised it may have counted this one.
+            self.give_back(entry);
+            return None;
+        }
+        Some(entry)
     }
 
     /// Counts one out; says whether somebody waits.
-    fn count_out(&self) -> bool {
-        let before = self.word.fetch_sub(1, Ordering::SeqCst);
-        if before & FLAGS != 0 && before & !FLAGS == 1 {
+    fn count_out(&self, entry: Entry) -> bool {
+        self.inside.leave(entry);
+        let flags = self.flags.load(Ordering::SeqCst);
+        if flags != 0 && self.inside.count() == 0 {
             self.emptied.notify_waiters();
         }
-        before & WAITING != 0
+        flags & WAITING != 0
+    }
+
+    /// Counts one out and calls the next.
+    fn give_back(self: &Arc<Self>, entry: Entry) {
+        if self.count_out(entry) {
+            self.call_next();
+        }
     }
 
     fn has_room(&self, limit: Option<u32>) -> bool {
-        let in_use = self.word.load(Ordering::SeqCst) & !FLAGS;
-        limit.is_none_or(|limit| in_use < u64::from(limit))
+        limit.is_none_or(|limit| self.inside.count() < limit)
     }
 
     /// Hands out the places that are free, each to the first in line.
     fn call_next(self: &Arc<Self>) {
-        while let Some(next) = self.next_to_call() {
+        while let Some((next, entry)) = self.next_to_call() {
             // One that has left meanwhile leaves the place to this one's `Drop`, which calls on.
-            drop(next.send(Place {
-                shared: self.clone(),
-            }));
+            let shared = self.clone();
+            drop(next.send(Place { shared, entry }));
         }
     }
 
     /// Counts the first in line in, if there is room. While the flag `WAITING` stands nobody enters
     /// but through here, so that the room cannot vanish under the lock.
-    fn next_to_call(&self) -> Option<oneshot::Sender<Place>> {
+    fn next_to_call(&self) -> Option<(oneshot::Sender<Place>, Entry)> {
         let mut waiters = self.waiters.lock();
-        let stopped = self.word.load(Ordering::SeqCst) & (PAUSED | CLOSED) != 0;
-        if stopped || waiters.len() == 0 || !self.has_room(waiters.limit) {
+        let stopped = self.flags.load(Ordering::SeqCst) & (PAUSED | CLOSED) != 0;
+        if stopped || waiters.len() == 0 {
             return None;
         }
-        let next = waiters.pop(Instant::now())?;
-        self.word.fetch_add(1, Ordering::SeqCst);
+        let entry = self.inside.enter(waiters.limit)?;
+        let Some(next) = waiters.pop(Instant::now()) else {
+            self.inside.leave(entry);
+            return None;
+        };
         self.lower_flag_if_empty(&waiters);
-        Some(next)
+        Some((next, entry))
     }
 
     fn leave(&self, priority: Priority, number: u64) {
@@ -336,16 +356,20 @@ impl Shared {
 
     fn lower_flag_if_empty(&self, waiters: &Waiters) {
         if waiters.len() == 0 {
-            self.word.fetch_and(!WAITING, Ordering::SeqCst);
+            self.flags.fetch_and(!WAITING, Ordering::SeqCst);
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.shared.count_out() {
-            self.shared.call_next();
-        }
+        self.shared.give_back(self.entry);
+    }
+}
+
+impl Drop for DirectPlace<'_> {
+    fn drop(&mut self) {
+        self.shared.give_back(self.entry);
     }
 }
 

@@ -7,6 +7,7 @@ mod account;
 mod call;
 mod candidates;
 mod control;
+mod held;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +23,7 @@ pub use account::{Account, Counts, Ended, SourceCounts};
 pub use call::{Done, Leased, Route};
 pub use candidates::{Filter, Need};
 pub use control::{ControlError, EndpointSpec, EndpointStatus};
+pub(crate) use held::HeldSnapshot;
 
 use crate::attempt::EndpointId;
 use crate::audit::{Recent, SwapSink};
@@ -158,7 +160,6 @@ impl<M: Member> SourceBuilder<M> {
                 rate: Rate::new(),
                 queue: Queue::new(),
                 router: Router::new(),
-                freed: Arc::new(Notify::new()),
                 waiting: AtomicU64::new(0),
                 urge: Notify::new(),
                 counts: SourceCounts::default(),
@@ -209,9 +210,7 @@ pub(crate) struct Inner<M> {
     rate: Rate,
     queue: Queue,
     router: Router,
-    /// A concurrency slot of an endpoint is free.
-    freed: Arc<Notify>,
-    /// Calls that wait for such a slot.
+    /// Calls that wait for a concurrency slot of an endpoint.
     waiting: AtomicU64,
     /// Health should be looked at now: the primary may be gone.
     urge: Notify,
@@ -223,6 +222,11 @@ pub(crate) struct Inner<M> {
 }
 
 impl<M> Inner<M> {
+    /// The moment and the snapshot for one step of a call that does not wait.
+    fn fresh(&self) -> (Instant, HeldSnapshot<M>) {
+        (Instant::now(), HeldSnapshot::borrow(&self.snapshot))
+    }
+
     /// What the interceptor, if there is one, does to this attempt.
     fn fault(&self, operation: &Operation, endpoint: &EndpointId, attempt: u32) -> Option<Fault> {
         if !self.intercepts.load(Ordering::Acquire) {

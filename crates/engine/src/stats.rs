@@ -13,6 +13,8 @@ use crate::origin::{Origin, nanos};
 const SAMPLES_MIN: u64 = 20;
 /// How far back a failure matters for [`EndpointStats::failure_rate`]: the window.
 const WINDOW_NANOS: u64 = 60_000_000_000;
+/// How exact a moment is that only a reader wants: 1 ms.
+const ROUGH_NANOS: u64 = 1_000_000;
 
 /// What happened on one endpoint, over its life and over the last minute. Every method may be called
 /// from many threads at once and is lock-free but for a moment each 5 s; totals lose nothing.
@@ -23,7 +25,6 @@ pub struct EndpointStats {
     rejected: AtomicU64,
     circuit_opened: AtomicU64,
     /// Time of all successes and failures together.
-    elapsed_nanos: AtomicU64,
     last_requested: Moment,
     last_success: Moment,
     last_failure: Moment,
@@ -92,7 +93,6 @@ impl EndpointStats {
             cancelled: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             circuit_opened: AtomicU64::new(0),
-            elapsed_nanos: AtomicU64::new(0),
             last_requested: Moment::default(),
             last_success: Moment::default(),
             last_failure: Moment::default(),
@@ -105,14 +105,13 @@ impl EndpointStats {
     pub fn record(&self, ok: bool, elapsed: Duration, now: Instant) {
         let now = self.origin.nanos(now);
         let elapsed_nanos = nanos(elapsed);
-        let last = if ok {
-            &self.last_success
+        if ok {
+            self.last_success.set_roughly(now);
         } else {
-            &self.last_failure
-        };
-        last.set(now);
-        self.last_requested.set(now.saturating_sub(elapsed_nanos));
-        self.elapsed_nanos.fetch_add(elapsed_nanos, Relaxed);
+            self.last_failure.set(now);
+        }
+        self.last_requested
+            .set_roughly(now.saturating_sub(elapsed_nanos));
         self.window.record(!ok, elapsed, now);
     }
 
@@ -173,7 +172,7 @@ impl EndpointStats {
         } = self.window.life();
         let cancelled = self.cancelled.load(Relaxed);
         let finished = successes + failures;
-        let sum_us = self.elapsed_nanos.load(Relaxed) / 1_000;
+        let sum_us = self.window.life_nanos() / 1_000;
         StatsSnapshot {
             calls: finished + cancelled,
             successes,
@@ -200,6 +199,14 @@ impl EndpointStats {
 impl Moment {
     fn set(&self, nanos: u64) {
         self.0.store(nanos.saturating_add(1), Relaxed);
+    }
+
+    /// Leaves a moment of less than a millisecond ago as it is: what is told in milliseconds need not
+    /// cost each call a cache line.
+    fn set_roughly(&self, nanos: u64) {
+        if nanos.saturating_add(1).saturating_sub(self.0.load(Relaxed)) >= ROUGH_NANOS {
+            self.set(nanos);
+        }
     }
 
     fn nanos(&self) -> Option<u64> {

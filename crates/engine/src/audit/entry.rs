@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use crate::attempt::EndpointId;
 use crate::failure::{Category, Sent, named};
 use crate::operation::{CorrelationId, Name, Safety};
 
@@ -58,7 +58,7 @@ pub struct AuditEntry {
     pub source: Name,
     /// The endpoint that answered or was tried last; `None`: none was chosen.
     #[serde(serialize_with = "as_optional_text")]
-    pub endpoint: Option<Arc<str>>,
+    pub endpoint: Option<EndpointId>,
     /// Whether the caller got what it wanted.
     pub succeeded: bool,
     /// How it ended.
@@ -95,7 +95,7 @@ pub struct AuditEntry {
 pub struct AttemptRecord {
     /// Where.
     #[serde(serialize_with = "as_text")]
-    pub endpoint: Arc<str>,
+    pub endpoint: EndpointId,
     /// Which attempt of the call, from 1.
     pub number: u32,
     /// Whether it worked.

@@ -16,11 +16,14 @@ use crate::event::EventKind;
 use crate::failure::{Failure, Sent};
 use crate::operation::{CorrelationId, Operation};
 use crate::rejection::Carried;
+use crate::stripes::Stripes;
 
 /// Calls of a source by how they ended.
 #[derive(Debug, Default)]
-pub struct SourceCounts {
-    calls: AtomicU64,
+pub struct SourceCounts(Stripes<Ends>);
+
+#[derive(Debug, Default)]
+struct Ends {
     succeeded: AtomicU64,
     failed: AtomicU64,
     rejected: AtomicU64,
@@ -45,13 +48,28 @@ pub struct Counts {
 impl SourceCounts {
     /// The numbers now.
     pub fn read(&self) -> Counts {
-        Counts {
-            calls: self.calls.load(Ordering::Relaxed),
-            succeeded: self.succeeded.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            rejected: self.rejected.load(Ordering::Relaxed),
-            cancelled: self.cancelled.load(Ordering::Relaxed),
+        let mut sum = Counts::default();
+        for ends in self.0.iter() {
+            sum.succeeded += ends.succeeded.load(Ordering::Relaxed);
+            sum.failed += ends.failed.load(Ordering::Relaxed);
+            sum.rejected += ends.rejected.load(Ordering::Relaxed);
+            sum.cancelled += ends.cancelled.load(Ordering::Relaxed);
         }
+        sum.calls = sum.succeeded + sum.failed + sum.rejected + sum.cancelled;
+        sum
+    }
+
+    fn count(&self, outcome: CallOutcome) {
+        let ends = self.0.mine();
+        let count = match outcome {
+            CallOutcome::Success => &ends.succeeded,
+            CallOutcome::Failure => &ends.failed,
+            CallOutcome::Rejected => &ends.rejected,
+            CallOutcome::Cancelled | CallOutcome::Neutral | CallOutcome::Panicked => {
+                &ends.cancelled
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -156,6 +174,11 @@ impl<'a, M> Account<'a, M> {
         }
     }
 
+    /// Settles a call that worked. The attempts stay where they are.
+    pub(super) fn settle_success(&mut self, now: Instant) {
+        self.write_down(&Ended::Success, now);
+    }
+
     pub(super) fn settle_at(mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
         self.write_down(ended, now);
         std::mem::take(&mut self.attempts)
@@ -163,19 +186,18 @@ impl<'a, M> Account<'a, M> {
 
     fn write_down(&mut self, ended: &Ended<'_>, now: Instant) -> Duration {
         self.settled = true;
-        let (outcome, count) = match ended {
-            Ended::Success => (CallOutcome::Success, &self.inner.counts.succeeded),
-            Ended::Failure(_) => (CallOutcome::Failure, &self.inner.counts.failed),
-            Ended::Rejected(_) => (CallOutcome::Rejected, &self.inner.counts.rejected),
-            Ended::Neutral => (CallOutcome::Neutral, &self.inner.counts.cancelled),
+        let outcome = match ended {
+            Ended::Success => CallOutcome::Success,
+            Ended::Failure(_) => CallOutcome::Failure,
+            Ended::Rejected(_) => CallOutcome::Rejected,
+            Ended::Neutral => CallOutcome::Neutral,
         };
-        count.fetch_add(1, Ordering::Relaxed);
         self.note(outcome, ended, now)
     }
 
     fn note(&mut self, outcome: CallOutcome, ended: &Ended<'_>, now: Instant) -> Duration {
         let inner = self.inner;
-        inner.counts.calls.fetch_add(1, Ordering::Relaxed);
+        inner.counts.count(outcome);
         let elapsed = now.saturating_duration_since(self.began);
         if self.is_audited() {
             let entry = Arc::new(self.entry(outcome, ended, elapsed));
@@ -208,7 +230,7 @@ impl<'a, M> Account<'a, M> {
             correlation_id: self.correlation_id,
             operation: self.operation.name.clone(),
             source: Arc::clone(&self.inner.name).into(),
-            endpoint: self.endpoint.as_ref().map(EndpointId::shared),
+            endpoint: self.endpoint.clone(),
             succeeded: outcome == CallOutcome::Success,
             outcome,
             attempts: self.attempts.clone(),
@@ -230,17 +252,12 @@ impl<'a, M> Account<'a, M> {
 
     /// Writes an attempt down: failed ones always, since errors carry them; good ones if somebody
     /// wants entries.
-    pub(super) fn attempted(
-        &mut self,
-        endpoint: &EndpointId,
-        elapsed: Duration,
-        failure: Option<&Failure>,
-    ) {
+    pub(super) fn attempted(&mut self, elapsed: Duration, failure: Option<&Failure>) {
         if failure.is_none() && !self.is_audited() {
             return;
         }
         self.attempts.push(AttemptRecord {
-            endpoint: endpoint.shared(),
+            endpoint: self.endpoint.clone().unwrap_or_default(),
             number: self.begun,
             succeeded: failure.is_none(),
             duration_us: micros(elapsed),
@@ -279,7 +296,6 @@ impl<M> Drop for Account<'_, M> {
         if self.settled {
             return;
         }
-        self.inner.counts.cancelled.fetch_add(1, Ordering::Relaxed);
         let outcome = if std::thread::panicking() {
             CallOutcome::Panicked
         } else {

@@ -3,6 +3,7 @@
 mod admission;
 mod attempt;
 mod decision;
+mod slot;
 mod whole_calls;
 
 use std::fmt;
@@ -12,15 +13,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::candidates::{Filter, SnapshotRef};
-use super::{Account, Ended, Inner, Member, Need, Source};
+use super::candidates::Filter;
+use super::{Account, Ended, HeldSnapshot, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
-use crate::endpoint::Endpoint;
 use crate::failure::{Classify, Failure};
 use crate::operation::{CorrelationId, Operation};
 use crate::rejection::{CallError, CallErrorKind, Carried, Rejection, Stopped};
 use attempt::AttemptEnd;
 use decision::{Failed, Progress};
+use slot::SlotWaits;
 
 /// What a face asks of the way to an endpoint. The default asks for nothing.
 pub struct Route<'a, M> {
@@ -182,9 +183,7 @@ impl<M: Member> Source<M> {
                 Err(stop) => return Err(run.stop(stop)),
             };
             match run.attempt(begun, classify, &work).await {
-                AttemptEnd::Success(value, endpoint, now) => {
-                    return Ok(run.succeed(value, &endpoint, now));
-                }
+                AttemptEnd::Success(value, now) => return Ok(run.succeed(value, now)),
                 AttemptEnd::Neutral(error) => return Err(run.neutral(error)),
                 AttemptEnd::Redirect(error) => return Err(run.redirect(error)),
                 AttemptEnd::Failure(failed) => {
@@ -248,7 +247,9 @@ struct Run<'a, M: Member, E> {
     epoch: u64,
     policy_version: u64,
     /// The moment and the snapshot of the admission, while no wait has made them old.
-    fresh: Option<(Instant, SnapshotRef<M>)>,
+    fresh: Option<(Instant, HeldSnapshot<M>)>,
+    /// While every fitting endpoint is at its limit.
+    waits: Option<SlotWaits<'a>>,
 }
 
 /// Why a call goes no further.
@@ -266,7 +267,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         mut route: Route<'a, M>,
         now: Instant,
     ) -> Self {
-        let snapshot = inner.snapshot.load_full();
+        let snapshot = HeldSnapshot::borrow(&inner.snapshot);
         let policy = &snapshot.policy;
         let deadline = operation.deadline.or(policy.retry.deadline);
         let mut account = Account::open(inner, operation, now);
@@ -287,14 +288,15 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             epoch: 0,
             policy_version: policy.version,
             fresh: Some((now, snapshot)),
+            waits: None,
         }
     }
 
-    fn succeed<T>(mut self, value: T, endpoint: &Endpoint, now: Instant) -> Done<T> {
+    fn succeed<T>(&mut self, value: T, now: Instant) -> Done<T> {
         self.progress.whole_calls.settle(false, now);
         let done = Done {
             value,
-            endpoint: endpoint.id.clone(),
+            endpoint: self.account.endpoint.clone().unwrap_or_default(),
             attempts: self.account.begun,
             correlation_id: self.account.correlation_id,
             elapsed: now.saturating_duration_since(self.account.began),
@@ -302,7 +304,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             last_resort: self.last_resort,
             epoch: self.epoch,
         };
-        self.account.settle_at(&Ended::Success, now);
+        self.account.settle_success(now);
         done
     }
 

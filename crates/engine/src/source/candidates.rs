@@ -1,6 +1,5 @@
 //! Which endpoints a call may use, and which of them it tries next.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -231,6 +230,3 @@ impl<M> Snapshot<M> {
             .any(|placed| matches!(placed.role, Role::Primary | Role::Member))
     }
 }
-
-/// A copy of the snapshot pointer for one attempt.
-pub(super) type SnapshotRef<M> = Arc<Snapshot<M>>;

@@ -142,7 +142,6 @@ impl<M: Member> Source<M> {
             made
         };
         self.inner.changed.send_modify(|version| *version += 1);
-        self.inner.freed.notify_waiters();
         Ok(made)
     }
 
@@ -179,21 +178,20 @@ impl<M: Member> Source<M> {
             if let (Role::Primary, Some(primary)) = (spec.role, old.primary()) {
                 return Err(ControlError::SecondPrimary(primary.endpoint.id.clone()));
             }
+            let policy = spec.policy.as_ref().unwrap_or(&old.policy);
             let endpoint = Endpoint::new(
                 spec.id.clone(),
                 self.inner.next_endpoint.fetch_add(1, Ordering::Relaxed),
                 spec.weight,
-                spec.policy
-                    .clone()
-                    .unwrap_or_else(|| Arc::clone(&old.policy)),
+                Arc::clone(policy),
                 Arc::clone(&self.inner.events),
-                Arc::clone(&self.inner.freed),
             );
             let mut endpoints = old.endpoints.clone();
             endpoints.push(Placed {
                 endpoint: Arc::new(endpoint),
                 member: spec.member.clone(),
                 role: spec.role,
+                policy: Arc::clone(policy),
             });
             Ok((with(old, endpoints), ()))
         })
@@ -409,13 +407,13 @@ impl<M: Member> Source<M> {
             version: policy.version,
         };
         let applied = self.change(|old| {
-            for placed in &old.endpoints {
+            let mut endpoints = old.endpoints.clone();
+            for placed in &mut endpoints {
                 let own = endpoint_policy(&placed.endpoint.id);
-                placed
-                    .endpoint
-                    .apply(own.unwrap_or_else(|| Arc::clone(&policy)));
+                placed.policy = own.unwrap_or_else(|| Arc::clone(&policy));
+                placed.endpoint.apply(Arc::clone(&placed.policy));
             }
-            let mut snapshot = with(old, old.endpoints.clone());
+            let mut snapshot = with(old, endpoints);
             snapshot.policy = Arc::clone(&policy);
             Ok((snapshot, ()))
         });
@@ -462,16 +460,9 @@ impl<M: Member> Source<M> {
     pub async fn drain(&self, limit: Duration) -> bool {
         self.inner.draining.store(true, Ordering::Release);
         self.inner.queue.close();
-        self.inner.freed.notify_waiters();
         let end = Instant::now() + limit;
-        let in_flight = |snapshot: &Snapshot<M>| -> u32 {
-            snapshot
-                .endpoints
-                .iter()
-                .map(|placed| placed.endpoint.in_flight())
-                .sum()
-        };
-        while in_flight(&self.snapshot()) > 0 {
+        // Calls first: while none is left, no attempt begins.
+        while self.inner.queue.in_use() > 0 || attempts_in_flight(&self.snapshot()) > 0 {
             if Instant::now() >= end {
                 return false;
             }
@@ -522,6 +513,12 @@ fn status_of<M>(placed: &Placed<M>, now: Instant) -> EndpointStatus {
             .map(|checked| millis(now.saturating_duration_since(checked))),
         stats: endpoint.stats().snapshot(now),
     }
+}
+
+/// Attempts in flight, and what is held on endpoints.
+fn attempts_in_flight<M>(snapshot: &Snapshot<M>) -> u32 {
+    let endpoints = snapshot.endpoints.iter();
+    endpoints.map(|placed| placed.endpoint.in_flight()).sum()
 }
 
 fn check_weight(weight: f64) -> Result<(), ControlError> {

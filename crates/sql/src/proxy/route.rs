@@ -54,7 +54,7 @@ pub(super) fn operation(name: Name, safety: Safety, options: &Options, scope: &S
 pub(super) fn path(endpoint: &EndpointId, inner: Option<&str>) -> Arc<str> {
     match inner {
         Some(inner) => Arc::from(format!("{endpoint}/{inner}")),
-        None => endpoint.shared(),
+        None => Arc::from(endpoint.as_str()),
     }
 }
 

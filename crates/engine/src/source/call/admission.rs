@@ -8,43 +8,48 @@ use tokio::time::Instant;
 
 use super::{Member, Run, deadline_passed};
 use crate::policy::{LimitSettings, OverRate};
-use crate::queue::{Place, QueueRefusal};
+use crate::queue::{DirectPlace, Place, QueueRefusal};
 use crate::rejection::{Reason, Rejection};
 
-impl<M: Member, E: fmt::Display> Run<'_, M, E> {
+/// A call's place among those under way, held to its end.
+pub(super) enum Admitted<'a> {
+    Directly(#[expect(dead_code, reason = "held for its drop")] DirectPlace<'a>),
+    FromQueue(#[expect(dead_code, reason = "held for its drop")] Place),
+}
+
+impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     /// Lets the call in, or says why not. The place is held to the call's end.
-    pub(super) async fn admit(&mut self, now: Instant) -> Result<Option<Place>, Rejection> {
+    pub(super) async fn admit(&mut self, now: Instant) -> Result<Admitted<'a>, Rejection> {
         if self.inner.draining.load(Ordering::Acquire) {
             return Err(draining());
         }
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(deadline_passed());
         }
-        let (at, snapshot) = match self.fresh.take() {
-            Some(fresh) => fresh,
-            None => (now, self.inner.snapshot.load_full()),
-        };
+        let inner = self.inner;
+        let (at, mut snapshot) = self.fresh.take().unwrap_or_else(|| inner.fresh());
         let mut waited = false;
-        let policy = &snapshot.policy;
-        let limits = &policy.limits;
-        if let Some(rate) = limits.rate {
-            self.take_rate(limits, rate, now).await?;
+        if let Some(rate) = snapshot.policy.limits.rate {
             waited = true;
+            snapshot.keep();
+            self.take_rate(&snapshot.policy.limits, rate, now).await?;
         }
-        let place = match self.inner.queue.try_enter(limits.concurrency) {
-            Some(place) => place,
+        let limit = snapshot.policy.limits.concurrency;
+        let admitted = match inner.queue.try_enter_direct(limit) {
+            Some(place) => Admitted::Directly(place),
             None => {
                 waited = true;
-                self.queue(limits).await?
+                snapshot.keep();
+                Admitted::FromQueue(self.queue(&snapshot.policy.limits).await?)
             }
         };
-        if let Some(budget) = &policy.retry.budget {
-            self.inner.budget.deposit(budget, now);
+        if let Some(budget) = &snapshot.policy.retry.budget {
+            inner.budget.deposit(budget, now);
         }
         if !waited {
             self.fresh = Some((at, snapshot));
         }
-        Ok(Some(place))
+        Ok(admitted)
     }
 
     async fn take_rate(

@@ -4,22 +4,21 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::candidates::{Choice, SnapshotRef};
+use super::super::candidates::Choice;
 use super::super::{Member, Need, Snapshot};
 use super::decision::Failed;
 use super::{Run, Stop, deadline_passed};
 use crate::attempt::{Attempt, Marks};
-use crate::endpoint::{CutMark, Endpoint};
+use crate::endpoint::{Endpoint, Placed};
 use crate::event::EventKind;
 use crate::failure::{Category, Classify, Failure, Outcome, Sent};
 use crate::gate::{Refusal, Ticket};
-use crate::in_flight::{InFlight, Slot};
+use crate::in_flight::InFlight;
 use crate::intercept::Fault;
 use crate::rejection::{Reason, Rejection, Stopped};
 
@@ -28,21 +27,25 @@ const TRIAL_LEASE: Duration = Duration::from_secs(30);
 /// And longer than the attempt's limit by this, so that an attempt that times out still decides.
 const TRIAL_LEASE_MARGIN: Duration = Duration::from_secs(1);
 
-/// An endpoint that let the attempt in.
+/// An attempt that an endpoint let in.
 pub(super) struct Begun<M> {
-    snapshot: SnapshotRef<M>,
-    index: usize,
-    ticket: Ticket,
-    began: Instant,
+    in_flight: InFlight<M>,
     ends_at: Option<Instant>,
     /// The caller's deadline ends the attempt earlier than the policy would.
     cut_by_deadline: bool,
 }
 
+/// What the gate of an endpoint gave.
+struct Asked {
+    ticket: Ticket,
+    ends_at: Option<Instant>,
+    cut_by_deadline: bool,
+}
+
 /// How an attempt ended.
 pub(super) enum AttemptEnd<T, E> {
-    /// The result, the endpoint that gave it, and when.
-    Success(T, Arc<Endpoint>, Instant),
+    /// The result and when it came.
+    Success(T, Instant),
     Failure(Failed<E>),
     Neutral(E),
     Redirect(E),
@@ -60,10 +63,8 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     /// Finds an endpoint that lets the next attempt in, waiting where the policy says so.
     pub(super) async fn begin_attempt(&mut self) -> Result<Begun<M>, Stop> {
         loop {
-            let (now, snapshot) = match self.fresh.take() {
-                Some(fresh) => fresh,
-                None => (Instant::now(), self.inner.snapshot.load_full()),
-            };
+            let inner = self.inner;
+            let (now, mut snapshot) = self.fresh.take().unwrap_or_else(|| inner.fresh());
             if self.ends_at.is_some_and(|end| now >= end) {
                 return Err(Stop::Stopped(Stopped::Deadline));
             }
@@ -72,23 +73,43 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             });
             match self.choose(&snapshot, need, now) {
                 Choice::Use { index, last_resort } => {
-                    self.check_time_left(snapshot.placed(index).endpoint.as_ref(), now)?;
-                    if let Some(begun) = self.ask(&snapshot, index, now) {
-                        self.last_resort |= last_resort;
-                        if last_resort {
-                            let endpoint = snapshot.placed(index).endpoint.id.clone();
-                            let event = EventKind::LastResort { endpoint };
-                            self.inner.events.publish(event);
-                        }
-                        self.epoch = snapshot.epoch;
-                        self.policy_version = snapshot.policy.version;
-                        return Ok(begun);
+                    let placed = snapshot.placed(index);
+                    self.check_time_left(&placed.endpoint, now)?;
+                    if let Some(asked) = self.ask(placed, now) {
+                        self.note_admission(&snapshot, index, last_resort);
+                        return Ok(Begun {
+                            in_flight: InFlight::new(snapshot, index, asked.ticket, now),
+                            ends_at: asked.ends_at,
+                            cut_by_deadline: asked.cut_by_deadline,
+                        });
                     }
                 }
-                Choice::Exhausted => self.next_round(&snapshot).await?,
-                Choice::Nobody => self.wait_for_somebody(&snapshot, need, now).await?,
+                Choice::Exhausted => {
+                    snapshot.keep();
+                    self.next_round(&snapshot).await?;
+                }
+                Choice::Nobody => {
+                    snapshot.keep();
+                    self.wait_for_somebody(&snapshot, need, now).await?;
+                }
             }
         }
+    }
+
+    fn note_admission(&mut self, snapshot: &Snapshot<M>, index: usize, last_resort: bool) {
+        let endpoint = &snapshot.placed(index).endpoint;
+        if last_resort {
+            self.last_resort = true;
+            let endpoint = endpoint.id.clone();
+            self.inner
+                .events
+                .publish(EventKind::LastResort { endpoint });
+        }
+        if let Some(mut waits) = self.waits.take() {
+            waits.admitted_by(endpoint.number);
+        }
+        self.epoch = snapshot.epoch;
+        self.policy_version = snapshot.policy.version;
     }
 
     fn choose(&mut self, snapshot: &Snapshot<M>, need: Need, now: Instant) -> Choice {
@@ -140,9 +161,10 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     }
 
     /// Asks the endpoint's gate. `None`: refused; the refusal is remembered.
-    fn ask(&mut self, snapshot: &SnapshotRef<M>, index: usize, now: Instant) -> Option<Begun<M>> {
-        let endpoint = &snapshot.placed(index).endpoint;
-        let policy = endpoint.policy_guard();
+    fn ask(&mut self, placed: &Placed<M>, now: Instant) -> Option<Asked> {
+        let Placed {
+            endpoint, policy, ..
+        } = placed;
         let limit = policy.attempt_limit(self.deadline);
         let lease = limit.map_or(TRIAL_LEASE, |limit| {
             limit + TRIAL_LEASE_MARGIN + self.route.grace
@@ -150,7 +172,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         let admitted = self
             .progress
             .whole_calls
-            .admit(endpoint, lease, now)
+            .admit(placed, lease, now)
             .map_err(Refusal::from)
             .and_then(|()| {
                 endpoint
@@ -167,11 +189,8 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     (Some(own), Some(end)) => Some(own.min(end)),
                     (own, end) => own.or(end),
                 };
-                Some(Begun {
-                    snapshot: Arc::clone(snapshot),
-                    index,
+                Some(Asked {
                     ticket,
-                    began: now,
                     ends_at,
                     cut_by_deadline: ends_at == self.ends_at && ends_at != own_end,
                 })
@@ -204,38 +223,6 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 "every endpoint is down or too far behind; see the source's status",
             ))),
         }
-    }
-
-    /// Waits until an endpoint gives a concurrency slot or a rate token back, bounded by the queue's
-    /// settings.
-    async fn wait_for_slot(&mut self, snapshot: &Snapshot<M>) -> Result<(), Stop> {
-        let limits = &snapshot.policy.limits;
-        let waiting = Waiting::enter(&self.inner.waiting);
-        if waiting.others >= u64::from(limits.queue_depth) {
-            return Err(Stop::Rejected(Rejection::new(
-                Reason::QueueFull,
-                Some(limits.queue_wait),
-                "every endpoint is at its limit and the queue is full; send less or raise limits.concurrency",
-            )));
-        }
-        let give_up = self.account.began + limits.queue_wait;
-        let until = self.ends_at.map_or(give_up, |end| end.min(give_up));
-        let retry = self
-            .progress
-            .token_due(Instant::now())
-            .map_or(until, |due| due.min(until));
-        let freed = self.inner.freed.notified();
-        let timed_out = tokio::time::timeout_at(retry, freed).await.is_err();
-        if timed_out && Instant::now() >= until {
-            return Err(Stop::Rejected(Rejection::new(
-                Reason::QueueTimeout,
-                Some(limits.queue_wait),
-                "no endpoint had a free place in time; send less or raise limits.concurrency",
-            )));
-        }
-        self.progress.excluded.refused.clear();
-        self.progress.forget_refusals();
-        Ok(())
     }
 
     /// Nothing fits: a write waits for a primary if the policy says so.
@@ -288,62 +275,44 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         Fut: Future<Output = Result<T, E>>,
     {
         let Begun {
-            snapshot,
-            index,
-            ticket,
-            began,
+            mut in_flight,
             ends_at,
             cut_by_deadline,
         } = begun;
-        let placed = snapshot.placed(index);
-        let endpoint = &placed.endpoint;
-        self.account.on(endpoint.id.clone());
-        self.progress.use_endpoint(endpoint.number);
-        let mark = endpoint.cut_mark(!self.operation.safety.is_read());
-        let marks = self.route.tracks.then(|| {
-            let slot = Slot::new(Arc::clone(endpoint));
-            Marks::within(self.route.outer.clone(), Some(Box::new(slot)))
-        });
-        let in_flight = InFlight::new(&**endpoint, ticket, began, marks.is_none());
-        let number = self.account.begun;
-        let attempt = Attempt::new(
-            placed.member.clone(),
-            endpoint.id.clone(),
-            number,
-            ends_at,
-            self.account.correlation_id,
-            marks.clone(),
-        );
-        let fault = self.inner.fault(self.operation, &endpoint.id, number);
-        let hard_end = ends_at.map(|end| end + self.route.grace);
+        let began = in_flight.began;
+        let (attempt, marks) = self.hand_out(&mut in_flight, ends_at);
+        let fault = self
+            .inner
+            .fault(self.operation, &attempt.endpoint, attempt.number);
+        let bounds = Bounds {
+            ends_at: ends_at.map(|end| end + self.route.grace),
+            is_write: !self.operation.safety.is_read(),
+        };
         let ran = match fault {
-            None => bounded(work(attempt), hard_end, endpoint, mark).await,
-            Some(fault) => injected(fault, || work(attempt), hard_end, endpoint, mark).await,
+            None => bounds.hold(work(attempt), &mut in_flight).await,
+            Some(fault) => injected(fault, || work(attempt), bounds, &mut in_flight).await,
         };
         let now = Instant::now();
         let (outcome, result) = settle(ran, classify, marks.as_deref(), ends_at, began);
-        let outcome = self.overruled(
-            outcome,
-            &snapshot.policy.retry.on,
-            &snapshot.policy.retry.never,
-        );
-        let cut_short = cut_by_deadline && self.is_below_p99(&outcome, endpoint, began, now);
+        let retry = &in_flight.placed().policy.retry;
+        let outcome = overruled(outcome, &retry.on, &retry.never);
+        let cut_short =
+            cut_by_deadline && is_below_p99(&outcome, &in_flight.placed().endpoint, began, now);
         in_flight.finish(&outcome, cut_short, now);
         let elapsed = now.saturating_duration_since(began);
         match (outcome, result) {
             (Outcome::Success, Some(Ok(value))) => {
-                self.account.attempted(&endpoint.id, elapsed, None);
-                AttemptEnd::Success(value, Arc::clone(endpoint), now)
+                self.account.attempted(elapsed, None);
+                AttemptEnd::Success(value, now)
             }
             (Outcome::Neutral, Some(Err(error))) => AttemptEnd::Neutral(error),
             (Outcome::Redirect, Some(Err(error))) => AttemptEnd::Redirect(error),
             (outcome, result) => {
                 let failure = failure_of(outcome);
-                self.account
-                    .attempted(&endpoint.id, elapsed, Some(&failure));
+                self.account.attempted(elapsed, Some(&failure));
                 AttemptEnd::Failure(Failed {
-                    endpoint: Arc::clone(endpoint),
-                    role: placed.role,
+                    endpoint: Arc::clone(&in_flight.placed().endpoint),
+                    role: in_flight.placed().role,
                     error: result.and_then(Result::err),
                     failure,
                 })
@@ -351,109 +320,115 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         }
     }
 
-    /// Rules of the policy by the back end's code.
-    fn overruled(&self, outcome: Outcome, on: &[String], never: &[String]) -> Outcome {
-        let Outcome::Failure(mut failure) = outcome else {
-            return outcome;
-        };
-        if let Some(code) = failure.code.as_deref() {
-            if never.iter().any(|rule| rule == code) {
-                failure.category = Category::Persistent;
-            } else if on.iter().any(|rule| rule == code) && !failure.is_retryable() {
-                failure.category = Category::Transient;
-            }
-        }
-        Outcome::Failure(failure)
-    }
-
-    /// Whether a timeout came only from the caller's own deadline, sooner than the endpoint's p99.
-    fn is_below_p99(
-        &self,
-        outcome: &Outcome,
-        endpoint: &Endpoint,
-        began: Instant,
-        now: Instant,
-    ) -> bool {
-        let Outcome::Failure(failure) = outcome else {
-            return false;
-        };
-        failure.category == Category::Timeout
-            && endpoint
-                .stats
-                .quantile_if_fresh(0.99, now)
-                .is_none_or(|p99| now.saturating_duration_since(began) < p99)
+    /// What the work gets, and the marks through which it reports, where it does.
+    fn hand_out(
+        &mut self,
+        in_flight: &mut InFlight<M>,
+        ends_at: Option<Instant>,
+    ) -> (Attempt<M>, Option<Arc<Marks>>) {
+        let marks = self.route.tracks.then(|| {
+            let slot = in_flight.hand_out_slot();
+            let slot = slot.map(|slot| Box::new(slot) as Box<dyn std::any::Any + Send + Sync>);
+            Marks::within(self.route.outer.clone(), slot)
+        });
+        let placed = in_flight.placed();
+        self.account.on(placed.endpoint.id.clone());
+        self.progress.use_endpoint(placed.endpoint.number);
+        let attempt = Attempt::new(
+            placed.member.clone(),
+            placed.endpoint.id.clone(),
+            self.account.begun,
+            ends_at,
+            self.account.correlation_id,
+            marks.clone(),
+        );
+        (attempt, marks)
     }
 }
 
-/// Calls that wait for a slot are counted while they do.
-struct Waiting<'a> {
-    count: &'a std::sync::atomic::AtomicU64,
-    others: u64,
-}
-
-impl<'a> Waiting<'a> {
-    fn enter(count: &'a std::sync::atomic::AtomicU64) -> Self {
-        Waiting {
-            count,
-            others: count.fetch_add(1, Ordering::AcqRel),
+/// Rules of the policy by the back end's code.
+fn overruled(outcome: Outcome, on: &[String], never: &[String]) -> Outcome {
+    let Outcome::Failure(mut failure) = outcome else {
+        return outcome;
+    };
+    if let Some(code) = failure.code.as_deref() {
+        if never.iter().any(|rule| rule == code) {
+            failure.category = Category::Persistent;
+        } else if on.iter().any(|rule| rule == code) && !failure.is_retryable() {
+            failure.category = Category::Transient;
         }
     }
+    Outcome::Failure(failure)
 }
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
-    }
+/// Whether a timeout came only from the caller's own deadline, sooner than the endpoint's p99.
+fn is_below_p99(outcome: &Outcome, endpoint: &Endpoint, began: Instant, now: Instant) -> bool {
+    let Outcome::Failure(failure) = outcome else {
+        return false;
+    };
+    failure.category == Category::Timeout
+        && endpoint
+            .stats
+            .quantile_if_fresh(0.99, now)
+            .is_none_or(|p99| now.saturating_duration_since(began) < p99)
 }
 
-/// Runs work until it ends, its time is over or its endpoint is given up. Timer and cut are set up only
-/// if the work does not end at once.
-async fn bounded<T, E>(
-    work: impl Future<Output = Result<T, E>>,
+/// What ends an attempt before its work does.
+struct Bounds {
     ends_at: Option<Instant>,
-    endpoint: &Endpoint,
-    mark: CutMark,
-) -> Ran<T, E> {
-    let mut work = pin!(work);
-    let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-    if let Poll::Ready(result) = first {
-        return Ran::Result(result);
-    }
-    let cut = endpoint.cut_since(mark);
-    match ends_at {
-        Some(end) => tokio::select! {
-            biased;
-            result = work => Ran::Result(result),
-            () = cut => Ran::Cut,
-            () = tokio::time::sleep_until(end) => Ran::TimedOut,
-        },
-        None => tokio::select! {
-            biased;
-            result = work => Ran::Result(result),
-            () = cut => Ran::Cut,
-        },
+    is_write: bool,
+}
+
+impl Bounds {
+    /// Runs work until it ends, its time is over or its endpoint is given up. Timer and cut are set up
+    /// only if the work does not end at once.
+    async fn hold<T, E, M>(
+        self,
+        work: impl Future<Output = Result<T, E>>,
+        in_flight: &mut InFlight<M>,
+    ) -> Ran<T, E> {
+        let mark = in_flight.placed().endpoint.cut_mark(self.is_write);
+        let mut work = pin!(work);
+        let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        if let Poll::Ready(result) = first {
+            return Ran::Result(result);
+        }
+        in_flight.keep();
+        let cut = in_flight.placed().endpoint.cut_since(mark);
+        match self.ends_at {
+            Some(end) => tokio::select! {
+                biased;
+                result = work => Ran::Result(result),
+                () = cut => Ran::Cut,
+                () = tokio::time::sleep_until(end) => Ran::TimedOut,
+            },
+            None => tokio::select! {
+                biased;
+                result = work => Ran::Result(result),
+                () = cut => Ran::Cut,
+            },
+        }
     }
 }
 
-async fn injected<T, E, Fut>(
+async fn injected<T, E, Fut, M>(
     fault: Fault,
     work: impl FnOnce() -> Fut,
-    ends_at: Option<Instant>,
-    endpoint: &Endpoint,
-    mark: CutMark,
+    bounds: Bounds,
+    in_flight: &mut InFlight<M>,
 ) -> Ran<T, E>
 where
     Fut: Future<Output = Result<T, E>>,
 {
     match fault {
         Fault::Error(failure) => Ran::Injected(failure),
-        Fault::Hang => bounded(std::future::pending(), ends_at, endpoint, mark).await,
+        Fault::Hang => bounds.hold(std::future::pending(), in_flight).await,
         Fault::Delay(delay) => {
             let delayed = async {
                 tokio::time::sleep(delay).await;
                 work().await
             };
-            bounded(delayed, ends_at, endpoint, mark).await
+            bounds.hold(delayed, in_flight).await
         }
     }
 }

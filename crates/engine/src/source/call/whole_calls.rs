@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::circuit::{Held, Pass};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Placed};
 use crate::policy::CircuitMode;
 
 /// The passes that this call holds, one per endpoint it tried. Dropped unsettled they go back unused.
@@ -18,13 +18,15 @@ pub(super) struct WholeCalls {
 
 impl WholeCalls {
     /// Asks for the whole call at its first attempt on an endpoint.
-    pub(super) fn admit(
+    pub(super) fn admit<M>(
         &mut self,
-        endpoint: &Arc<Endpoint>,
+        placed: &Placed<M>,
         trial_lease: Duration,
         now: Instant,
     ) -> Result<(), Held> {
-        let policy = endpoint.policy_guard();
+        let Placed {
+            endpoint, policy, ..
+        } = placed;
         if policy.circuit.mode != CircuitMode::Operations
             || self
                 .passes

@@ -1,0 +1,42 @@
+//! A snapshot as a call holds it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::Snapshot;
+
+/// A snapshot borrowed from the pointer to the current one, which costs no shared count, or owned. What
+/// waits must own it: only a few can be borrowed in each thread at once without a cost to all others.
+pub(crate) enum HeldSnapshot<M> {
+    /// For as long as nothing waits.
+    Borrowed(Guard<Arc<Snapshot<M>>>),
+    /// For any time.
+    Owned(Arc<Snapshot<M>>),
+}
+
+impl<M> HeldSnapshot<M> {
+    pub(crate) fn borrow(current: &ArcSwap<Snapshot<M>>) -> Self {
+        HeldSnapshot::Borrowed(current.load())
+    }
+
+    /// To be called before a wait.
+    pub(crate) fn keep(&mut self) {
+        if let HeldSnapshot::Borrowed(guard) = self {
+            let owned = Arc::clone(guard);
+            *self = HeldSnapshot::Owned(owned);
+        }
+    }
+}
+
+impl<M> Deref for HeldSnapshot<M> {
+    type Target = Snapshot<M>;
+
+    fn deref(&self) -> &Snapshot<M> {
+        match self {
+            HeldSnapshot::Borrowed(guard) => guard,
+            HeldSnapshot::Owned(snapshot) => snapshot,
+        }
+    }
+}
