@@ -19,6 +19,7 @@ use crate::gate::Gate;
 use crate::health::{Health, HealthChange, HealthState};
 use crate::latency::Latency;
 use crate::occupancy::Entry;
+use crate::origin::Origin;
 use crate::policy::{CircuitMode, Policy};
 use crate::stats::EndpointStats;
 
@@ -82,13 +83,14 @@ impl Endpoint {
         weight: f64,
         policy: Arc<Policy>,
         events: Arc<Events>,
+        origin: &Origin,
     ) -> Self {
         Endpoint {
             id,
             number,
             gate: Gate::new(),
-            latency: Latency::new(),
-            stats: EndpointStats::new(),
+            latency: Latency::since(origin),
+            stats: EndpointStats::since(origin),
             policy: ArcSwap::new(policy),
             health: Mutex::new(Health::new()),
             fitness: AtomicU8::new(Fitness::Unknown as u8),

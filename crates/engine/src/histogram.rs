@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::origin::nanos;
 use crate::stripes::Stripes;
 
 /// Buckets per doubling: a value is known to ± 3 %.
@@ -61,14 +60,13 @@ impl Window {
     }
 
     /// Counts one result.
-    pub(crate) fn record(&self, failed: bool, elapsed: Duration, at: u64) {
+    pub(crate) fn record(&self, failed: bool, elapsed_nanos: u64, at: u64) {
         let number = at / SLICE_NANOS + 1;
         let slice = &self.slices[(number % SLICES as u64) as usize];
         // A thread that was overtaken by a whole minute counts in the present.
         if slice.number.load(Acquire) < number {
             self.turn(slice, number);
         }
-        let elapsed_nanos = nanos(elapsed);
         let counted = self.life.mine();
         let count = if failed {
             &counted.failures
@@ -247,6 +245,7 @@ fn middle(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::nanos;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -268,7 +267,11 @@ mod tests {
     fn quantiles_are_true_to_three_percent() {
         let window = Window::new();
         for micros in 1..=10_000 {
-            window.record(micros % 10 == 0, Duration::from_micros(micros), SECOND);
+            window.record(
+                micros % 10 == 0,
+                nanos(Duration::from_micros(micros)),
+                SECOND,
+            );
         }
         let merged = window.merged(SECOND);
         for (share, expected) in [(0.5, 5_000.0), (0.95, 9_500.0), (0.99, 9_900.0)] {
@@ -290,11 +293,11 @@ mod tests {
     #[test]
     fn results_leave_the_window_after_a_minute() {
         let window = Window::new();
-        window.record(true, Duration::from_millis(1), 0);
+        window.record(true, nanos(Duration::from_millis(1)), 0);
         for (at, total) in [(0, 1), (54, 1), (60, 0), (600, 0)] {
             assert_eq!(window.merged(at * SECOND).total, total, "after {at} s");
         }
-        window.record(false, Duration::from_millis(1), 60 * SECOND);
+        window.record(false, nanos(Duration::from_millis(1)), 60 * SECOND);
         let merged = window.merged(60 * SECOND);
         assert_eq!((merged.total, merged.failures), (1, 0));
     }
@@ -303,7 +306,7 @@ mod tests {
     fn the_failure_share_fades() {
         let window = Window::new();
         for _ in 0..100 {
-            window.record(true, Duration::from_millis(1), 0);
+            window.record(true, nanos(Duration::from_millis(1)), 0);
         }
         let shares: Vec<f64> = (0..12)
             .map(|slice| window.failure_share(slice * 5 * SECOND))
@@ -320,7 +323,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for step in 0..10_000 {
-                        window.record(false, Duration::from_micros(5), step * SECOND / 200);
+                        window.record(false, nanos(Duration::from_micros(5)), step * SECOND / 200);
                     }
                 });
             }

@@ -49,6 +49,8 @@ pub(crate) struct InFlight<M> {
     /// The slot, unless a [`Slot`] gives it back.
     entry: Option<Entry>,
     pub(crate) began: Instant,
+    /// The same in nanoseconds of the source's origin.
+    began_nanos: u64,
 }
 
 impl<M> InFlight<M> {
@@ -57,6 +59,7 @@ impl<M> InFlight<M> {
         index: usize,
         ticket: Ticket,
         began: Instant,
+        began_nanos: u64,
     ) -> Self {
         InFlight {
             snapshot,
@@ -64,6 +67,7 @@ impl<M> InFlight<M> {
             pass: Some(ticket.pass),
             entry: Some(ticket.entry),
             began,
+            began_nanos,
         }
     }
 
@@ -83,38 +87,41 @@ impl<M> InFlight<M> {
         self.snapshot.keep();
     }
 
-    /// Records the outcome. `cut_short`: the caller's own deadline ended it before the endpoint's p99.
-    pub(crate) fn finish(&mut self, outcome: &Outcome, cut_short: bool, now: Instant) {
-        let Some(pass) = self.pass.take() else {
-            return;
-        };
-        let placed = self.placed();
-        let endpoint = &*placed.endpoint;
-        let elapsed = now.saturating_duration_since(self.began);
-        if let Outcome::Success = outcome {
-            endpoint.latency.observe(elapsed, now);
-            endpoint.stats.record(true, elapsed, now);
+    /// Records a success. Returns how long it took. `at` is `now` in nanoseconds of the source's
+    /// origin.
+    pub(crate) fn succeed(&mut self, now: Instant, at: u64) -> Duration {
+        let elapsed_nanos = at.saturating_sub(self.began_nanos);
+        let elapsed = Duration::from_nanos(elapsed_nanos);
+        if let Some(pass) = self.pass.take() {
+            let placed = self.placed();
+            let endpoint = &*placed.endpoint;
+            endpoint.latency.observe_at(elapsed_nanos, at);
+            endpoint.stats.record_at(true, elapsed_nanos, at);
             // Of the policy that let it in: if the circuit's settings changed since, its epoch did too.
-            record(
-                endpoint,
-                &placed.policy.circuit,
-                pass,
-                Verdict::Success { elapsed },
-                now,
-            );
-        } else {
-            let policy = endpoint.policy_guard();
-            let verdict = verdict(
-                endpoint,
-                &policy.circuit,
-                outcome,
-                pass,
-                cut_short,
-                elapsed,
-                now,
-            );
-            record(endpoint, &policy.circuit, pass, verdict, now);
+            let settings = &placed.policy.circuit;
+            record(endpoint, settings, pass, Verdict::Success { elapsed }, now);
         }
+        elapsed
+    }
+
+    /// Records any other outcome. `cut_short`: the caller's own deadline ended it before the endpoint's
+    /// p99.
+    pub(crate) fn finish(
+        &mut self,
+        outcome: &Outcome,
+        cut_short: bool,
+        now: Instant,
+        at: u64,
+    ) -> Duration {
+        let elapsed = Duration::from_nanos(at.saturating_sub(self.began_nanos));
+        if let Some(pass) = self.pass.take() {
+            let endpoint = &*self.placed().endpoint;
+            let policy = endpoint.policy_guard();
+            let settings = &policy.circuit;
+            let verdict = verdict(endpoint, settings, outcome, pass, cut_short, elapsed, now);
+            record(endpoint, settings, pass, verdict, now);
+        }
+        elapsed
     }
 }
 

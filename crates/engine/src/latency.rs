@@ -30,15 +30,27 @@ impl Latency {
         Self::default()
     }
 
+    pub(crate) fn since(origin: &Origin) -> Self {
+        Latency {
+            origin: origin.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Takes an answer's time into account.
     pub fn observe(&self, elapsed: Duration, now: Instant) {
-        let answer = measured(elapsed);
-        let passed = self.passed(now);
+        self.observe_at(nanos(elapsed), self.origin.nanos(now));
+    }
+
+    /// As [`observe`](Latency::observe), in nanoseconds and of the origin it was made with.
+    pub(crate) fn observe_at(&self, elapsed_nanos: u64, at: u64) {
+        let answer = measured(elapsed_nanos);
+        let passed = at.saturating_sub(self.updated.load(Relaxed));
         // So soon after the last answer only a peak matters: the time is left for a later one to bring.
         if passed < SOON_NANOS && answer <= self.load() {
             return;
         }
-        let kept = kept(self.advance(now));
+        let kept = kept(self.advance(at));
         self.update(|estimate| {
             if answer >= estimate {
                 answer
@@ -51,10 +63,10 @@ impl Latency {
     /// Raises the estimate to `elapsed` if it is below: for an attempt that was given up after so long.
     /// Never lowers it.
     pub fn raise(&self, elapsed: Duration, now: Instant) {
-        let least = measured(elapsed);
+        let least = measured(nanos(elapsed));
         let kept = kept(self.passed(now));
         if self.load() * kept < least {
-            self.advance(now);
+            self.advance(self.origin.nanos(now));
             self.update(|estimate| (estimate * kept).max(least));
         }
     }
@@ -88,9 +100,8 @@ impl Latency {
 
     /// Brings the time forward; returns how much of it this thread has brought, so that no stretch of
     /// it decays twice.
-    fn advance(&self, now: Instant) -> u64 {
-        let now = self.origin.nanos(now);
-        now.saturating_sub(self.updated.fetch_max(now, Relaxed))
+    fn advance(&self, at: u64) -> u64 {
+        at.saturating_sub(self.updated.fetch_max(at, Relaxed))
     }
 
     fn update(&self, next: impl Fn(f64) -> f64) {
@@ -120,8 +131,8 @@ fn kept(passed: u64) -> f64 {
 }
 
 /// An answer in no time at all is still a measurement.
-fn measured(elapsed: Duration) -> f64 {
-    nanos(elapsed).max(1) as f64
+fn measured(elapsed_nanos: u64) -> f64 {
+    elapsed_nanos.max(1) as f64
 }
 
 #[cfg(test)]

@@ -6,12 +6,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The first instant a machine has seen; later ones are counted in nanoseconds from it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Origin(OnceLock<Instant>);
 
 impl Origin {
     pub(crate) const fn new() -> Self {
         Origin(OnceLock::new())
+    }
+
+    /// Counts from `first`.
+    pub(crate) fn since(first: Instant) -> Self {
+        Origin(OnceLock::from(first))
     }
 
     /// Nanoseconds from the first instant to `now`; 0 for an earlier one, as a thread may bring that

@@ -33,6 +33,7 @@ use crate::endpoint::Placed;
 use crate::event::{EventKind, EventStream, Events, Observer, Role};
 use crate::intercept::{Fault, Interceptor};
 use crate::operation::Operation;
+use crate::origin::Origin;
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::rate::Rate;
@@ -156,6 +157,7 @@ impl<M: Member> SourceBuilder<M> {
                 keeps_recent: AtomicBool::new(false),
                 audited: AtomicBool::new(false),
                 recent,
+                origin: Origin::since(now),
                 budget: Budget::new(now),
                 rate: Rate::new(),
                 queue: Queue::new(),
@@ -206,6 +208,8 @@ pub(crate) struct Inner<M> {
     /// Whether anybody wants entries, sink or list.
     audited: AtomicBool,
     recent: Recent,
+    /// What the machines of the source and its endpoints count time from.
+    origin: Origin,
     budget: Budget,
     rate: Rate,
     queue: Queue,

@@ -88,8 +88,16 @@ impl Default for EndpointStats {
 impl EndpointStats {
     /// Nothing has happened.
     pub fn new() -> Self {
+        Self::counted_from(Origin::new())
+    }
+
+    pub(crate) fn since(origin: &Origin) -> Self {
+        Self::counted_from(origin.clone())
+    }
+
+    fn counted_from(origin: Origin) -> Self {
         EndpointStats {
-            origin: Origin::new(),
+            origin,
             cancelled: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             circuit_opened: AtomicU64::new(0),
@@ -103,8 +111,11 @@ impl EndpointStats {
 
     /// Counts an attempt that ended now. A timed-out one enters with the time it was given.
     pub fn record(&self, ok: bool, elapsed: Duration, now: Instant) {
-        let now = self.origin.nanos(now);
-        let elapsed_nanos = nanos(elapsed);
+        self.record_at(ok, nanos(elapsed), self.origin.nanos(now));
+    }
+
+    /// As [`record`](EndpointStats::record), in nanoseconds and of the origin it was made with.
+    pub(crate) fn record_at(&self, ok: bool, elapsed_nanos: u64, now: u64) {
         if ok {
             self.last_success.set_roughly(now);
         } else {
@@ -112,7 +123,7 @@ impl EndpointStats {
         }
         self.last_requested
             .set_roughly(now.saturating_sub(elapsed_nanos));
-        self.window.record(!ok, elapsed, now);
+        self.window.record(!ok, elapsed_nanos, now);
     }
 
     /// Counts an attempt that was refused before it began.

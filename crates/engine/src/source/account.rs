@@ -95,6 +95,8 @@ pub struct Account<'a, M> {
     pub correlation_id: CorrelationId,
     /// When the call was admitted.
     pub began: Instant,
+    /// The same in nanoseconds of the source's origin.
+    pub(super) began_nanos: u64,
     /// The failed attempts so far, and the last one if it succeeded.
     pub(super) attempts: Vec<AttemptRecord>,
     /// The endpoint used last.
@@ -123,6 +125,7 @@ impl<'a, M> Account<'a, M> {
             operation,
             correlation_id,
             began: now,
+            began_nanos: inner.origin.nanos(now),
             attempts: Vec::new(),
             endpoint: None,
             begun: 0,
@@ -151,6 +154,7 @@ impl<'a, M> Account<'a, M> {
     pub(super) fn take_over(&mut self, carried: Carried) {
         self.correlation_id = carried.correlation_id;
         self.began = carried.began;
+        self.began_nanos = self.inner.origin.nanos(carried.began);
         self.attempts = carried.attempts;
         self.begun = carried.begun;
     }
@@ -175,8 +179,9 @@ impl<'a, M> Account<'a, M> {
     }
 
     /// Settles a call that worked. The attempts stay where they are.
-    pub(super) fn settle_success(&mut self, now: Instant) {
-        self.write_down(&Ended::Success, now);
+    pub(super) fn settle_success(&mut self, elapsed: Duration) {
+        self.settled = true;
+        self.note(CallOutcome::Success, &Ended::Success, elapsed);
     }
 
     pub(super) fn settle_at(mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
@@ -192,13 +197,14 @@ impl<'a, M> Account<'a, M> {
             Ended::Rejected(_) => CallOutcome::Rejected,
             Ended::Neutral => CallOutcome::Neutral,
         };
-        self.note(outcome, ended, now)
+        let elapsed = now.saturating_duration_since(self.began);
+        self.note(outcome, ended, elapsed);
+        elapsed
     }
 
-    fn note(&mut self, outcome: CallOutcome, ended: &Ended<'_>, now: Instant) -> Duration {
+    fn note(&mut self, outcome: CallOutcome, ended: &Ended<'_>, elapsed: Duration) {
         let inner = self.inner;
         inner.counts.count(outcome);
-        let elapsed = now.saturating_duration_since(self.began);
         if self.is_audited() {
             let entry = Arc::new(self.entry(outcome, ended, elapsed));
             if inner.keeps_recent.load(Ordering::Acquire) {
@@ -215,7 +221,6 @@ impl<'a, M> Account<'a, M> {
                 elapsed,
             });
         }
-        elapsed
     }
 
     fn entry(&self, outcome: CallOutcome, ended: &Ended<'_>, elapsed: Duration) -> AuditEntry {
@@ -301,6 +306,7 @@ impl<M> Drop for Account<'_, M> {
         } else {
             CallOutcome::Cancelled
         };
-        self.note(outcome, &Ended::Neutral, Instant::now());
+        let elapsed = self.began.elapsed();
+        self.note(outcome, &Ended::Neutral, elapsed);
     }
 }

@@ -2,8 +2,10 @@
 
 mod admission;
 mod attempt;
+mod begin;
 mod decision;
 mod slot;
+mod wait;
 mod whole_calls;
 
 use std::fmt;
@@ -20,8 +22,10 @@ use crate::failure::{Classify, Failure};
 use crate::operation::{CorrelationId, Operation};
 use crate::rejection::{CallError, CallErrorKind, Carried, Rejection, Stopped};
 use attempt::AttemptEnd;
+use begin::{Begin, Limit};
 use decision::{Failed, Progress};
 use slot::SlotWaits;
+use whole_calls::WholeCalls;
 
 /// What a face asks of the way to an endpoint. The default asks for nothing.
 pub struct Route<'a, M> {
@@ -172,18 +176,31 @@ impl<M: Member> Source<M> {
         E: Send + fmt::Display,
     {
         let now = Instant::now();
-        let mut run = Run::open(&self.inner, operation, route, now);
-        let _place = match run.admit(now).await {
+        let mut route = route;
+        let carried = route.carried.take();
+        let mut run = Run::open(&self.inner, operation, &route, carried, now);
+        let admitted = match run.admit(now) {
+            Ok(Some(place)) => Ok(place),
+            Ok(None) => run.admit_later(now).await,
+            Err(rejection) => Err(rejection),
+        };
+        let _place = match admitted {
             Ok(place) => place,
             Err(rejection) => return Err(run.reject(rejection)),
         };
         loop {
-            let begun = match run.begin_attempt().await {
-                Ok(begun) => begun,
+            let begun = match run.begin() {
+                Ok(Begin::Attempt(in_flight)) => Ok(Some(in_flight)),
+                Ok(nothing) => run.wait(nothing).await,
+                Err(stop) => Err(stop),
+            };
+            let in_flight = match begun {
+                Ok(Some(in_flight)) => in_flight,
+                Ok(None) => continue,
                 Err(stop) => return Err(run.stop(stop)),
             };
-            match run.attempt(begun, classify, &work).await {
-                AttemptEnd::Success(value, now) => return Ok(run.succeed(value, now)),
+            match run.attempt(in_flight, classify, &work).await {
+                AttemptEnd::Success(value, now, at) => return Ok(run.succeed(value, now, at)),
                 AttemptEnd::Neutral(error) => return Err(run.neutral(error)),
                 AttemptEnd::Redirect(error) => return Err(run.redirect(error)),
                 AttemptEnd::Failure(failed) => {
@@ -236,20 +253,24 @@ impl<M: Member> Source<M> {
 struct Run<'a, M: Member, E> {
     inner: &'a Inner<M>,
     operation: &'a Operation,
-    route: Route<'a, M>,
+    route: &'a Route<'a, M>,
     account: Account<'a, M>,
     /// When the whole call ends; `None`: never.
     ends_at: Option<Instant>,
     /// The whole call's limit, from which attempts take their share.
     deadline: Option<Duration>,
-    progress: Progress<E>,
+    /// Nothing, until something fails or refuses.
+    progress: Option<Box<Progress<E>>>,
+    whole_calls: WholeCalls,
+    /// Of the attempt under way.
+    limit: Limit,
     last_resort: bool,
     epoch: u64,
     policy_version: u64,
     /// The moment and the snapshot of the admission, while no wait has made them old.
     fresh: Option<(Instant, HeldSnapshot<M>)>,
     /// While every fitting endpoint is at its limit.
-    waits: Option<SlotWaits<'a>>,
+    waits: Option<Box<SlotWaits<'a>>>,
 }
 
 /// Why a call goes no further.
@@ -264,7 +285,8 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     fn open(
         inner: &'a Inner<M>,
         operation: &'a Operation,
-        mut route: Route<'a, M>,
+        route: &'a Route<'a, M>,
+        carried: Option<Carried>,
         now: Instant,
     ) -> Self {
         let snapshot = HeldSnapshot::borrow(&inner.snapshot);
@@ -272,7 +294,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         let deadline = operation.deadline.or(policy.retry.deadline);
         let mut account = Account::open(inner, operation, now);
         account.route_reason = route.reason;
-        if let Some(carried) = route.carried.take() {
+        if let Some(carried) = carried {
             account.take_over(carried);
         }
         Run {
@@ -283,7 +305,9 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             // A deadline too far away for the clock is none.
             ends_at: deadline.and_then(|deadline| now.checked_add(deadline)),
             deadline,
-            progress: Progress::default(),
+            progress: None,
+            whole_calls: WholeCalls::default(),
+            limit: Limit::default(),
             last_resort: false,
             epoch: 0,
             policy_version: policy.version,
@@ -292,34 +316,38 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         }
     }
 
-    fn succeed<T>(&mut self, value: T, now: Instant) -> Done<T> {
-        self.progress.whole_calls.settle(false, now);
+    fn succeed<T>(&mut self, value: T, now: Instant, at: u64) -> Done<T> {
+        self.whole_calls.settle(false, now);
+        let elapsed = Duration::from_nanos(at.saturating_sub(self.account.began_nanos));
         let done = Done {
             value,
             endpoint: self.account.endpoint.clone().unwrap_or_default(),
             attempts: self.account.begun,
             correlation_id: self.account.correlation_id,
-            elapsed: now.saturating_duration_since(self.account.began),
+            elapsed,
             policy_version: self.policy_version,
             last_resort: self.last_resort,
             epoch: self.epoch,
         };
-        self.account.settle_success(now);
+        self.account.settle_success(elapsed);
         done
     }
 
+    #[cold]
     fn neutral(self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
         let attempts = self.account.settle_at(&Ended::Neutral, Instant::now());
         CallError::new(CallErrorKind::Neutral(error), attempts, id)
     }
 
+    #[cold]
     fn redirect(self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
         let carried = self.account.carry();
         CallError::new(CallErrorKind::Redirected { error, carried }, Vec::new(), id)
     }
 
+    #[cold]
     fn reject(self, rejection: Rejection) -> CallError<E> {
         let id = self.account.correlation_id;
         let ended = Ended::Rejected(rejection.reason.as_str());
@@ -327,23 +355,18 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         CallError::new(CallErrorKind::Rejected(rejection), attempts, id)
     }
 
+    #[cold]
     fn stop(mut self, stop: Stop) -> CallError<E> {
         let (stopped, rejection) = match stop {
             Stop::Rejected(rejection) => (Stopped::Circuit, Some(rejection)),
             Stop::Stopped(stopped) => (stopped, None),
         };
         // The budget's refusal hands the first error on, everything else the last.
+        let progress = self.progress();
+        let (first, last) = (progress.first.take(), progress.last.take());
         let failed = match stopped {
-            Stopped::Budget => self
-                .progress
-                .first
-                .take()
-                .or_else(|| self.progress.last.take()),
-            _ => self
-                .progress
-                .last
-                .take()
-                .or_else(|| self.progress.first.take()),
+            Stopped::Budget => first.or(last),
+            _ => last.or(first),
         };
         match (failed, rejection) {
             (Some(failed), rejection) => self.fail(failed, stopped, rejection),
@@ -352,21 +375,22 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         }
     }
 
+    #[cold]
     fn fail(
         mut self,
-        mut failed: Failed<E>,
+        mut failed: Box<Failed<E>>,
         stopped: Stopped,
         rejection: Option<Rejection>,
     ) -> CallError<E> {
         let now = Instant::now();
         let weighs = failed.failure.weight(1) > 0;
-        self.progress.whole_calls.settle(weighs, now);
+        self.whole_calls.settle(weighs, now);
         failed.failure.sent = self.account.sent(failed.failure.sent);
         let id = self.account.correlation_id;
         let attempts = self
             .account
             .settle_at(&Ended::Failure(&failed.failure), now);
-        let Failed { error, failure, .. } = failed;
+        let Failed { error, failure, .. } = *failed;
         CallError::new(
             CallErrorKind::Failed {
                 error,

@@ -185,6 +185,7 @@ impl<M: Member> Source<M> {
                 spec.weight,
                 Arc::clone(policy),
                 Arc::clone(&self.inner.events),
+                &self.inner.origin,
             );
             let mut endpoints = old.endpoints.clone();
             endpoints.push(Placed {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Member, Run, deadline_passed};
-use crate::policy::{LimitSettings, OverRate};
+use crate::policy::{LimitSettings, OverRate, Policy};
 use crate::queue::{DirectPlace, Place, QueueRefusal};
 use crate::rejection::{Reason, Rejection};
 
@@ -18,38 +18,48 @@ pub(super) enum Admitted<'a> {
 }
 
 impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
-    /// Lets the call in, or says why not. The place is held to the call's end.
-    pub(super) async fn admit(&mut self, now: Instant) -> Result<Admitted<'a>, Rejection> {
-        if self.inner.draining.load(Ordering::Acquire) {
+    /// Lets the call in at once, or says why not. `None`: it has to wait, see
+    /// [`admit_later`](Self::admit_later).
+    pub(super) fn admit(&mut self, now: Instant) -> Result<Option<Admitted<'a>>, Rejection> {
+        let inner = self.inner;
+        if inner.draining.load(Ordering::Acquire) {
             return Err(draining());
         }
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(deadline_passed());
         }
-        let inner = self.inner;
-        let (at, mut snapshot) = self.fresh.take().unwrap_or_else(|| inner.fresh());
-        let mut waited = false;
-        if let Some(rate) = snapshot.policy.limits.rate {
-            waited = true;
-            snapshot.keep();
-            self.take_rate(&snapshot.policy.limits, rate, now).await?;
-        }
-        let limit = snapshot.policy.limits.concurrency;
-        let admitted = match inner.queue.try_enter_direct(limit) {
-            Some(place) => Admitted::Directly(place),
-            None => {
-                waited = true;
-                snapshot.keep();
-                Admitted::FromQueue(self.queue(&snapshot.policy.limits).await?)
-            }
+        let Some((_, snapshot)) = &self.fresh else {
+            return Ok(None);
         };
-        if let Some(budget) = &snapshot.policy.retry.budget {
-            inner.budget.deposit(budget, now);
+        let policy = &snapshot.policy;
+        if policy.limits.rate.is_some() {
+            return Ok(None);
         }
-        if !waited {
-            self.fresh = Some((at, snapshot));
+        let Some(place) = inner.queue.try_enter_direct(policy.limits.concurrency) else {
+            return Ok(None);
+        };
+        self.deposit(policy, now);
+        Ok(Some(Admitted::Directly(place)))
+    }
+
+    /// Lets the call in after the waits that rate and queue ask for, or says why not.
+    #[cold]
+    pub(super) async fn admit_later(&mut self, now: Instant) -> Result<Admitted<'a>, Rejection> {
+        self.fresh = None;
+        let snapshot = self.inner.snapshot.load_full();
+        let limits = &snapshot.policy.limits;
+        if let Some(rate) = limits.rate {
+            self.take_rate(limits, rate, now).await?;
         }
-        Ok(admitted)
+        let place = self.queue(limits).await?;
+        self.deposit(&snapshot.policy, now);
+        Ok(Admitted::FromQueue(place))
+    }
+
+    fn deposit(&self, policy: &Policy, now: Instant) {
+        if let Some(budget) = &policy.retry.budget {
+            self.inner.budget.deposit(budget, now);
+        }
     }
 
     async fn take_rate(

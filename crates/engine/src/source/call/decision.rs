@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::super::candidates::{Excluded, Numbers};
 use super::super::{Member, Snapshot};
-use super::whole_calls::WholeCalls;
 use super::{Run, Stop};
 use crate::backoff::Backoff;
 use crate::endpoint::Endpoint;
@@ -47,9 +46,8 @@ pub(super) struct Progress<E> {
     /// Another attempt after the last failure is free of budget: nothing had left.
     free: bool,
     stopped: Option<Stopped>,
-    pub first: Option<Failed<E>>,
-    pub last: Option<Failed<E>>,
-    pub whole_calls: WholeCalls,
+    pub first: Option<Box<Failed<E>>>,
+    pub last: Option<Box<Failed<E>>>,
     pub primary_wait_ends: Option<Instant>,
     refusals: Refusals,
 }
@@ -80,7 +78,6 @@ impl<E> Default for Progress<E> {
             stopped: None,
             first: None,
             last: None,
-            whole_calls: WholeCalls::default(),
             primary_wait_ends: None,
             refusals: Refusals::default(),
         }
@@ -88,11 +85,10 @@ impl<E> Default for Progress<E> {
 }
 
 impl<E> Progress<E> {
-    pub(super) fn use_endpoint(&mut self, number: u64) {
+    fn has_used(&mut self, number: u64) {
         if !self.used.contains(&number) {
             self.used.push(number);
         }
-        self.primary_wait_ends = None;
     }
 
     pub(super) fn refused_by(&mut self, number: u64, refusal: Refusal, over_rate: OverRate) {
@@ -155,6 +151,14 @@ impl<E> Progress<E> {
         self.stopped.unwrap_or(Stopped::Exhausted)
     }
 
+    fn remember(&mut self, failed: Box<Failed<E>>) {
+        if let Some(earlier) = self.last.replace(failed)
+            && self.first.is_none()
+        {
+            self.first = Some(earlier);
+        }
+    }
+
     fn begin_round(&mut self) {
         self.rounds += 1;
         self.excluded.clear();
@@ -203,27 +207,31 @@ fn next(failure: &Failure, safety: Safety, policy: &Policy, tries_here: u32) -> 
 }
 
 impl<M: Member, E: fmt::Display> Run<'_, M, E> {
+    /// What the call remembers between its attempts, from the first thing worth it.
+    pub(super) fn progress(&mut self) -> &mut Progress<E> {
+        self.progress.get_or_insert_default()
+    }
+
     /// Decides what follows a failure and waits where a wait is due. `Some`: the call ends.
-    pub(super) async fn after(&mut self, failed: Failed<E>) -> Option<Stop> {
+    #[cold]
+    pub(super) async fn after(&mut self, failed: Box<Failed<E>>) -> Option<Stop> {
         let policy = Arc::clone(&self.inner.snapshot.load().policy);
         let failure = failed.failure.clone();
         let endpoint = Arc::clone(&failed.endpoint);
         if failed.role == Role::Primary && weakens_primary(&failure) {
             self.inner.urge.notify_one();
         }
-        self.progress.tries_here += 1;
-        self.progress.free = failure.sent == Sent::No;
-        self.remember(failed);
-        match next(
-            &failure,
-            self.operation.safety,
-            &policy,
-            self.progress.tries_here,
-        ) {
+        let safety = self.operation.safety;
+        let progress = self.progress();
+        progress.has_used(endpoint.number);
+        progress.tries_here += 1;
+        progress.free = failure.sent == Sent::No;
+        progress.remember(failed);
+        match next(&failure, safety, &policy, progress.tries_here) {
             Next::Stop(stopped) => Some(Stop::Stopped(stopped)),
             Next::Stay => {
-                self.progress.saturated |= failure.category == Category::Saturation;
-                self.progress.retry_after = failure.retry_after;
+                progress.saturated |= failure.category == Category::Saturation;
+                progress.retry_after = failure.retry_after;
                 let wait = self.next_wait(&policy);
                 if let Err(stop) = self.spend(&policy, &endpoint) {
                     return Some(stop);
@@ -236,18 +244,18 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     wait,
                     reason,
                 });
-                self.progress.stay_on = Some(endpoint.number);
+                self.progress().stay_on = Some(endpoint.number);
                 self.sleep(wait, endpoint.number).await.err()
             }
             Next::Move => {
-                self.progress.tries_here = 0;
-                self.progress.excluded.tried.push(endpoint.number);
+                progress.tries_here = 0;
+                progress.excluded.tried.push(endpoint.number);
                 let again = failure.is_retryable() && policy.retry.order == RetryOrder::NextFirst;
-                self.progress.again_in_next_round |= again;
-                self.progress.saturated |= failure.category == Category::Saturation;
-                self.progress.retry_after = self.progress.retry_after.max(failure.retry_after);
+                progress.again_in_next_round |= again;
+                progress.saturated |= failure.category == Category::Saturation;
+                progress.retry_after = progress.retry_after.max(failure.retry_after);
                 if !again {
-                    self.progress.stopped = Some(Stopped::NotRetryable);
+                    progress.stopped = Some(Stopped::NotRetryable);
                 }
                 self.move_on(&policy, &endpoint, &failure)
             }
@@ -262,13 +270,11 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         failure: &Failure,
     ) -> Option<Stop> {
         let snapshot = self.inner.snapshot.load_full();
-        let others = snapshot.endpoints.iter().any(|placed| {
-            !self
-                .progress
-                .excluded
-                .tried
-                .contains(&placed.endpoint.number)
-        });
+        let tried = &self.progress().excluded.tried;
+        let others = snapshot
+            .endpoints
+            .iter()
+            .any(|placed| !tried.contains(&placed.endpoint.number));
         if !others {
             return None;
         }
@@ -285,15 +291,16 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
 
     /// After a whole round: waits and begins the next one, or ends.
     pub(super) async fn wait_for_next_round(&mut self, snapshot: &Snapshot<M>) -> Result<(), Stop> {
-        if self.progress.rounds >= snapshot.policy.retry.attempts_max {
+        if self.progress().rounds >= snapshot.policy.retry.attempts_max {
             return Err(Stop::Stopped(Stopped::Exhausted));
         }
         let wait = self.next_wait(&snapshot.policy);
-        let Some(last) = &self.progress.last else {
+        let Some(last) = &self.progress().last else {
             return Err(Stop::Stopped(Stopped::Exhausted));
         };
         let endpoint = Arc::clone(&last.endpoint);
-        let reason = self.inner.redacted(&last.failure);
+        let failure = last.failure.clone();
+        let reason = self.inner.redacted(&failure);
         self.spend(&snapshot.policy, &endpoint)?;
         let attempt = self.account.begun;
         let id = endpoint.id.clone();
@@ -304,21 +311,17 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             reason,
         });
         self.sleep(wait, endpoint.number).await?;
-        self.progress.begin_round();
+        self.progress().begin_round();
         Ok(())
     }
 
     fn next_wait(&mut self, policy: &Policy) -> Duration {
         let inner = self.inner;
-        let backoff = self
-            .progress
+        let progress = self.progress();
+        let backoff = progress
             .backoff
             .get_or_insert_with(|| Backoff::new(inner.chance.stream()));
-        backoff.next(
-            &policy.retry,
-            self.progress.saturated,
-            self.progress.retry_after,
-        )
+        backoff.next(&policy.retry, progress.saturated, progress.retry_after)
     }
 
     /// Takes one attempt from the budget, unless nothing had left.
@@ -326,9 +329,11 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         let Some(budget) = &policy.retry.budget else {
             return Ok(());
         };
-        if self.progress.free || self.inner.budget.withdraw(budget, Instant::now()) {
+        let inner = self.inner;
+        let progress = self.progress();
+        if progress.free || inner.budget.withdraw(budget, Instant::now()) {
             // Paid once, also if several endpoints refuse before one is tried.
-            self.progress.free = true;
+            progress.free = true;
             return Ok(());
         }
         let endpoint = endpoint.id.clone();
@@ -370,14 +375,6 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return Ok(()),
             }
-        }
-    }
-
-    fn remember(&mut self, failed: Failed<E>) {
-        if let Some(earlier) = self.progress.last.replace(failed)
-            && self.progress.first.is_none()
-        {
-            self.progress.first = Some(earlier);
         }
     }
 }

@@ -65,9 +65,10 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     pub(super) async fn wait_for_slot(&mut self, snapshot: &Snapshot<M>) -> Result<(), Stop> {
         let limits = &snapshot.policy.limits;
         let inner = self.inner;
+        let progress = self.progress.get_or_insert_default();
         let waits = self
             .waits
-            .get_or_insert_with(|| SlotWaits::begin(&inner.waiting));
+            .get_or_insert_with(|| Box::new(SlotWaits::begin(&inner.waiting)));
         if waits.others >= u64::from(limits.queue_depth) {
             return Err(Stop::Rejected(Rejection::new(
                 Reason::QueueFull,
@@ -75,11 +76,11 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 "every endpoint is at its limit and the queue is full; send less or raise limits.concurrency",
             )));
         }
-        let is_new = waits.join(snapshot, &self.progress.excluded.refused);
+        let is_new = waits.join(snapshot, &progress.excluded.refused);
         if !is_new && !waits.at.is_empty() {
             let give_up = self.account.began + limits.queue_wait;
             let until = self.ends_at.map_or(give_up, |end| end.min(give_up));
-            let token_due = self.progress.token_due(Instant::now());
+            let token_due = progress.token_due(Instant::now());
             let retry = token_due.map_or(until, |due| due.min(until));
             let mut changed = inner.changed.subscribe();
             let told = async {
@@ -100,8 +101,9 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             }
         }
         // One who has just begun to wait asks once more: a slot that came back before told nobody.
-        self.progress.excluded.refused.clear();
-        self.progress.forget_refusals();
+        let progress = self.progress();
+        progress.excluded.refused.clear();
+        progress.forget_refusals();
         Ok(())
     }
 }
