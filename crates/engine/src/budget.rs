@@ -64,7 +64,12 @@ impl Budget {
 
     /// Counts one call.
     pub fn deposit(&self, settings: &BudgetSettings, now: Instant) {
-        let slice = self.slice(settings, now);
+        self.deposit_at(settings, self.origin.nanos(now));
+    }
+
+    /// As [`deposit`](Budget::deposit), in nanoseconds since it was made.
+    pub(crate) fn deposit_at(&self, settings: &BudgetSettings, at: u64) {
+        let slice = self.slice(settings, at);
         let word = &self.calls.mine()[(slice % SLOTS as u64) as usize];
         let mut seen = word.load(Relaxed);
         loop {
@@ -83,7 +88,7 @@ impl Budget {
 
     /// Takes one attempt beyond the first out of the budget, or says that there is none left.
     pub fn withdraw(&self, settings: &BudgetSettings, now: Instant) -> bool {
-        let slice = self.slice(settings, now);
+        let slice = self.slice(settings, self.origin.nanos(now));
         let floor =
             f64::from(settings.floor_per_second) * settings.window.max(WINDOW_MIN).as_secs_f64();
         let share = settings.ratio * self.calls_until(slice) as f64;
@@ -110,12 +115,11 @@ impl Budget {
     }
 
     /// The number of the slice that `now` falls in.
-    fn slice(&self, settings: &BudgetSettings, now: Instant) -> u64 {
+    fn slice(&self, settings: &BudgetSettings, now: u64) -> u64 {
         let length = nanos(settings.window).max(nanos(WINDOW_MIN)) / SLICES as u64;
         if self.length.load(Relaxed) != length {
             self.begin_anew(length);
         }
-        let now = self.origin.nanos(now);
         let newest = self.newest.load(Relaxed);
         if now.wrapping_sub(newest.wrapping_mul(length)) < length {
             return newest;

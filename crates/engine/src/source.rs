@@ -226,9 +226,11 @@ pub(crate) struct Inner<M> {
 }
 
 impl<M> Inner<M> {
-    /// The moment and the snapshot for one step of a call that does not wait.
-    fn fresh(&self) -> (Instant, HeldSnapshot<M>) {
-        (Instant::now(), HeldSnapshot::borrow(&self.snapshot))
+    /// The moment, also in nanoseconds of the origin, and the snapshot for one step of a call.
+    fn fresh(&self) -> (Instant, u64, HeldSnapshot<M>) {
+        let now = Instant::now();
+        let snapshot = HeldSnapshot::borrow(&self.snapshot);
+        (now, self.origin.nanos(now), snapshot)
     }
 
     /// What the interceptor, if there is one, does to this attempt.

@@ -168,7 +168,7 @@ impl<'a, M> Account<'a, M> {
     }
 
     /// Leaves the account open for another call.
-    pub(super) fn carry(mut self) -> Carried {
+    pub(super) fn carry(&mut self) -> Carried {
         self.settled = true;
         Carried {
             began: self.began,
@@ -184,7 +184,7 @@ impl<'a, M> Account<'a, M> {
         self.note(CallOutcome::Success, &Ended::Success, elapsed);
     }
 
-    pub(super) fn settle_at(mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
+    pub(super) fn settle_at(&mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
         self.write_down(ended, now);
         std::mem::take(&mut self.attempts)
     }

@@ -152,9 +152,9 @@ impl<M: Member> Source<M> {
         T: Send,
         E: Send + fmt::Display,
     {
-        self.call_on(operation, Route::default(), classify, work)
-            .await
-            .map(|done| done.value)
+        let route = Route::default();
+        let mut run = Run::open(&self.inner, operation, &route, None);
+        run.conduct(classify, &work).await.map(|(value, _)| value)
     }
 
     /// Like [`call`](Source::call) with what a face asks of the way, and says where the result came
@@ -175,41 +175,11 @@ impl<M: Member> Source<M> {
         T: Send,
         E: Send + fmt::Display,
     {
-        let now = Instant::now();
         let mut route = route;
         let carried = route.carried.take();
-        let mut run = Run::open(&self.inner, operation, &route, carried, now);
-        let admitted = match run.admit(now) {
-            Ok(Some(place)) => Ok(place),
-            Ok(None) => run.admit_later(now).await,
-            Err(rejection) => Err(rejection),
-        };
-        let _place = match admitted {
-            Ok(place) => place,
-            Err(rejection) => return Err(run.reject(rejection)),
-        };
-        loop {
-            let begun = match run.begin() {
-                Ok(Begin::Attempt(in_flight)) => Ok(Some(in_flight)),
-                Ok(nothing) => run.wait(nothing).await,
-                Err(stop) => Err(stop),
-            };
-            let in_flight = match begun {
-                Ok(Some(in_flight)) => in_flight,
-                Ok(None) => continue,
-                Err(stop) => return Err(run.stop(stop)),
-            };
-            match run.attempt(in_flight, classify, &work).await {
-                AttemptEnd::Success(value, now, at) => return Ok(run.succeed(value, now, at)),
-                AttemptEnd::Neutral(error) => return Err(run.neutral(error)),
-                AttemptEnd::Redirect(error) => return Err(run.redirect(error)),
-                AttemptEnd::Failure(failed) => {
-                    if let Some(stop) = run.after(failed).await {
-                        return Err(run.stop(stop));
-                    }
-                }
-            }
-        }
+        let mut run = Run::open(&self.inner, operation, &route, carried);
+        let (value, elapsed) = run.conduct(classify, &work).await?;
+        Ok(run.done(value, elapsed))
     }
 
     /// Gets something that is held on an endpoint for longer than one call: a transaction, a
@@ -267,8 +237,11 @@ struct Run<'a, M: Member, E> {
     last_resort: bool,
     epoch: u64,
     policy_version: u64,
-    /// The moment and the snapshot of the admission, while no wait has made them old.
-    fresh: Option<(Instant, HeldSnapshot<M>)>,
+    /// When this call was admitted, also in nanoseconds of the source's origin. The account of a
+    /// redirected call has begun earlier.
+    opened: (Instant, u64),
+    /// The snapshot of that moment, while no wait has made it old.
+    fresh: Option<HeldSnapshot<M>>,
     /// While every fitting endpoint is at its limit.
     waits: Option<Box<SlotWaits<'a>>>,
 }
@@ -282,17 +255,19 @@ enum Stop {
 }
 
 impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
+    #[inline(always)]
     fn open(
         inner: &'a Inner<M>,
         operation: &'a Operation,
         route: &'a Route<'a, M>,
         carried: Option<Carried>,
-        now: Instant,
     ) -> Self {
+        let now = Instant::now();
         let snapshot = HeldSnapshot::borrow(&inner.snapshot);
         let policy = &snapshot.policy;
         let deadline = operation.deadline.or(policy.retry.deadline);
         let mut account = Account::open(inner, operation, now);
+        let opened = (now, account.began_nanos);
         account.route_reason = route.reason;
         if let Some(carried) = carried {
             account.take_over(carried);
@@ -311,15 +286,65 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             last_resort: false,
             epoch: 0,
             policy_version: policy.version,
-            fresh: Some((now, snapshot)),
+            opened,
+            fresh: Some(snapshot),
             waits: None,
         }
     }
 
-    fn succeed<T>(&mut self, value: T, now: Instant, at: u64) -> Done<T> {
+    /// The whole way of a call. Returns the result and how long it took.
+    async fn conduct<T, F, Fut>(
+        &mut self,
+        classify: &impl Classify<T, E>,
+        work: &F,
+    ) -> Result<(T, Duration), CallError<E>>
+    where
+        F: Fn(Attempt<M>) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let admitted = match self.admit() {
+            Ok(None) => self.admit_later().await,
+            Ok(Some(place)) => Ok(place),
+            Err(rejection) => Err(rejection),
+        };
+        let _place = match admitted {
+            Ok(place) => place,
+            Err(rejection) => return Err(self.reject(rejection)),
+        };
+        loop {
+            let mut in_flight = match self.begin() {
+                Ok(Begin::Attempt(in_flight)) => in_flight,
+                Ok(Begin::Wait(nothing)) => match self.wait(nothing).await {
+                    Ok(()) => continue,
+                    Err(stop) => return Err(self.stop(stop)),
+                },
+                Err(stop) => return Err(self.stop(stop)),
+            };
+            match self.attempt(&mut in_flight, classify, work).await {
+                AttemptEnd::Success(value, now, at) => return Ok((value, self.succeed(now, at))),
+                AttemptEnd::Neutral(error) => return Err(self.neutral(error)),
+                AttemptEnd::Redirect(error) => return Err(self.redirect(error)),
+                AttemptEnd::Failure(failed) => {
+                    // Its slot is free while the call waits for its next attempt.
+                    drop(in_flight);
+                    if let Some(stop) = self.after(failed).await {
+                        return Err(self.stop(stop));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Settles a call that worked.
+    fn succeed(&mut self, now: Instant, at: u64) -> Duration {
         self.whole_calls.settle(false, now);
         let elapsed = Duration::from_nanos(at.saturating_sub(self.account.began_nanos));
-        let done = Done {
+        self.account.settle_success(elapsed);
+        elapsed
+    }
+
+    fn done<T>(&self, value: T, elapsed: Duration) -> Done<T> {
+        Done {
             value,
             endpoint: self.account.endpoint.clone().unwrap_or_default(),
             attempts: self.account.begun,
@@ -328,27 +353,25 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             policy_version: self.policy_version,
             last_resort: self.last_resort,
             epoch: self.epoch,
-        };
-        self.account.settle_success(elapsed);
-        done
+        }
     }
 
     #[cold]
-    fn neutral(self, error: E) -> CallError<E> {
+    fn neutral(&mut self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
         let attempts = self.account.settle_at(&Ended::Neutral, Instant::now());
         CallError::new(CallErrorKind::Neutral(error), attempts, id)
     }
 
     #[cold]
-    fn redirect(self, error: E) -> CallError<E> {
+    fn redirect(&mut self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
         let carried = self.account.carry();
         CallError::new(CallErrorKind::Redirected { error, carried }, Vec::new(), id)
     }
 
     #[cold]
-    fn reject(self, rejection: Rejection) -> CallError<E> {
+    fn reject(&mut self, rejection: Rejection) -> CallError<E> {
         let id = self.account.correlation_id;
         let ended = Ended::Rejected(rejection.reason.as_str());
         let attempts = self.account.settle_at(&ended, Instant::now());
@@ -356,7 +379,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     }
 
     #[cold]
-    fn stop(mut self, stop: Stop) -> CallError<E> {
+    fn stop(&mut self, stop: Stop) -> CallError<E> {
         let (stopped, rejection) = match stop {
             Stop::Rejected(rejection) => (Stopped::Circuit, Some(rejection)),
             Stop::Stopped(stopped) => (stopped, None),
@@ -377,7 +400,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
 
     #[cold]
     fn fail(
-        mut self,
+        &mut self,
         mut failed: Box<Failed<E>>,
         stopped: Stopped,
         rejection: Option<Rejection>,

@@ -20,7 +20,7 @@ pub(super) enum Admitted<'a> {
 impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     /// Lets the call in at once, or says why not. `None`: it has to wait, see
     /// [`admit_later`](Self::admit_later).
-    pub(super) fn admit(&mut self, now: Instant) -> Result<Option<Admitted<'a>>, Rejection> {
+    pub(super) fn admit(&mut self) -> Result<Option<Admitted<'a>>, Rejection> {
         let inner = self.inner;
         if inner.draining.load(Ordering::Acquire) {
             return Err(draining());
@@ -28,7 +28,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(deadline_passed());
         }
-        let Some((_, snapshot)) = &self.fresh else {
+        let Some(snapshot) = &self.fresh else {
             return Ok(None);
         };
         let policy = &snapshot.policy;
@@ -38,39 +38,34 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         let Some(place) = inner.queue.try_enter_direct(policy.limits.concurrency) else {
             return Ok(None);
         };
-        self.deposit(policy, now);
+        self.deposit(policy);
         Ok(Some(Admitted::Directly(place)))
     }
 
     /// Lets the call in after the waits that rate and queue ask for, or says why not.
     #[cold]
-    pub(super) async fn admit_later(&mut self, now: Instant) -> Result<Admitted<'a>, Rejection> {
+    pub(super) async fn admit_later(&mut self) -> Result<Admitted<'a>, Rejection> {
         self.fresh = None;
         let snapshot = self.inner.snapshot.load_full();
         let limits = &snapshot.policy.limits;
         if let Some(rate) = limits.rate {
-            self.take_rate(limits, rate, now).await?;
+            self.take_rate(limits, rate).await?;
         }
         let place = self.queue(limits).await?;
-        self.deposit(&snapshot.policy, now);
+        self.deposit(&snapshot.policy);
         Ok(Admitted::FromQueue(place))
     }
 
-    fn deposit(&self, policy: &Policy, now: Instant) {
+    fn deposit(&self, policy: &Policy) {
         if let Some(budget) = &policy.retry.budget {
-            self.inner.budget.deposit(budget, now);
+            self.inner.budget.deposit_at(budget, self.opened.1);
         }
     }
 
-    async fn take_rate(
-        &self,
-        limits: &LimitSettings,
-        rate: f64,
-        now: Instant,
-    ) -> Result<(), Rejection> {
+    async fn take_rate(&self, limits: &LimitSettings, rate: f64) -> Result<(), Rejection> {
         let burst = burst(limits, rate);
+        let mut now = self.opened.0;
         let give_up = now + limits.queue_wait;
-        let mut now = now;
         loop {
             let Err(retry_in) = self.inner.rate.take(rate, burst, now) else {
                 return Ok(());

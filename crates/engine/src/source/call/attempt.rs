@@ -39,7 +39,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     /// Runs one attempt to its end and records it.
     pub(super) async fn attempt<T, F, Fut>(
         &mut self,
-        mut in_flight: InFlight<M>,
+        in_flight: &mut InFlight<M>,
         classify: &impl Classify<T, E>,
         work: &F,
     ) -> AttemptEnd<T, E>
@@ -48,7 +48,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         Fut: Future<Output = Result<T, E>>,
     {
         let limit = self.limit;
-        let (attempt, marks) = self.hand_out(&mut in_flight, limit.ends_at);
+        let (attempt, marks) = self.hand_out(in_flight, limit.ends_at);
         let fault = self
             .inner
             .fault(self.operation, &attempt.endpoint, attempt.number);
@@ -64,10 +64,10 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
                 match first {
                     Poll::Ready(result) => Ran::Result(result),
-                    Poll::Pending => bounds.hold(work, &mut in_flight).await,
+                    Poll::Pending => bounds.hold(work, in_flight).await,
                 }
             }
-            Some(fault) => injected(fault, || work(attempt), bounds, &mut in_flight).await,
+            Some(fault) => injected(fault, || work(attempt), bounds, in_flight).await,
         };
         let now = Instant::now();
         let at = self.inner.origin.nanos(now);
@@ -93,7 +93,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     fn give_up<T>(
         &mut self,
         (outcome, result): (Outcome, Option<Result<T, E>>),
-        mut in_flight: InFlight<M>,
+        in_flight: &mut InFlight<M>,
         now: Instant,
         at: u64,
     ) -> AttemptEnd<T, E> {

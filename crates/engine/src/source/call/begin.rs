@@ -23,6 +23,12 @@ const TRIAL_LEASE_MARGIN: Duration = Duration::from_secs(1);
 pub(super) enum Begin<M> {
     /// One let the attempt in.
     Attempt(InFlight<M>),
+    /// None did.
+    Wait(WaitFor<M>),
+}
+
+/// Why no endpoint let the attempt in.
+pub(super) enum WaitFor<M> {
     /// Everything that fits was tried or has refused.
     Exhausted(HeldSnapshot<M>),
     /// Nothing fits.
@@ -41,7 +47,10 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     /// Finds an endpoint that lets the next attempt in.
     pub(super) fn begin(&mut self) -> Result<Begin<M>, Stop> {
         let inner = self.inner;
-        let (now, snapshot) = self.fresh.take().unwrap_or_else(|| inner.fresh());
+        let (now, at, snapshot) = match self.fresh.take() {
+            Some(snapshot) => (self.opened.0, self.opened.1, snapshot),
+            None => inner.fresh(),
+        };
         if self.ends_at.is_some_and(|end| now >= end) {
             return Err(Stop::Stopped(Stopped::Deadline));
         }
@@ -55,13 +64,12 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     self.check_time_left(&placed.endpoint, now)?;
                     if let Some(ticket) = self.ask(placed, now) {
                         self.note_admission(&snapshot, index, last_resort);
-                        let at = inner.origin.nanos(now);
                         let in_flight = InFlight::new(snapshot, index, ticket, now, at);
                         return Ok(Begin::Attempt(in_flight));
                     }
                 }
-                Choice::Exhausted => return Ok(Begin::Exhausted(snapshot)),
-                Choice::Nobody => return Ok(Begin::Nobody(snapshot, need, now)),
+                Choice::Exhausted => return Ok(Begin::Wait(WaitFor::Exhausted(snapshot))),
+                Choice::Nobody => return Ok(Begin::Wait(WaitFor::Nobody(snapshot, need, now))),
             }
         }
     }

@@ -5,26 +5,24 @@ use std::fmt;
 use tokio::time::Instant;
 
 use super::super::{Member, Need, Snapshot};
-use super::begin::Begin;
+use super::begin::WaitFor;
 use super::{Run, Stop, deadline_passed};
-use crate::in_flight::InFlight;
 use crate::rejection::{Reason, Rejection};
 
 impl<M: Member, E: fmt::Display> Run<'_, M, E> {
-    /// Waits where the policy says so until another look is worth it. `Some`: there was no need to.
-    pub(super) async fn wait(&mut self, begin: Begin<M>) -> Result<Option<InFlight<M>>, Stop> {
-        match begin {
-            Begin::Attempt(in_flight) => return Ok(Some(in_flight)),
-            Begin::Exhausted(mut snapshot) => {
+    /// Waits, where the policy says so, until another look is worth it.
+    #[cold]
+    pub(super) async fn wait(&mut self, nothing: WaitFor<M>) -> Result<(), Stop> {
+        match nothing {
+            WaitFor::Exhausted(mut snapshot) => {
                 snapshot.keep();
-                self.next_round(&snapshot).await?;
+                self.next_round(&snapshot).await
             }
-            Begin::Nobody(mut snapshot, need, now) => {
+            WaitFor::Nobody(mut snapshot, need, now) => {
                 snapshot.keep();
-                self.wait_for_somebody(&snapshot, need, now).await?;
+                self.wait_for_somebody(&snapshot, need, now).await
             }
         }
-        Ok(None)
     }
 
     /// Everything that fits was tried or refused: another round, a wait for a slot, or the end.
