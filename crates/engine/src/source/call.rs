@@ -392,7 +392,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             _ => last.or(first),
         };
         match (failed, rejection) {
-            (Some(failed), rejection) => self.fail(failed, stopped, rejection),
+            (Some(failed), rejection) => self.fail(*failed, stopped, rejection),
             (None, Some(rejection)) => self.reject(rejection),
             (None, None) => self.reject(deadline_passed()),
         }
@@ -401,7 +401,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     #[cold]
     fn fail(
         &mut self,
-        mut failed: Box<Failed<E>>,
+        mut failed: Failed<E>,
         stopped: Stopped,
         rejection: Option<Rejection>,
     ) -> CallError<E> {
@@ -413,7 +413,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         let attempts = self
             .account
             .settle_at(&Ended::Failure(&failed.failure), now);
-        let Failed { error, failure, .. } = *failed;
+        let Failed { error, failure, .. } = failed;
         CallError::new(
             CallErrorKind::Failed {
                 error,

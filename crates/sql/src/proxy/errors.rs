@@ -53,7 +53,9 @@ pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> Sql
     };
     let detail = error.detail_mut();
     if detail.endpoint.is_none() {
-        detail.endpoint = attempts.last().map(|attempt| Arc::clone(&attempt.endpoint));
+        detail.endpoint = attempts
+            .last()
+            .map(|attempt| Arc::from(attempt.endpoint.as_str()));
     }
     detail.attempts = attempts;
     detail.correlation_id = Some(correlation_id);
