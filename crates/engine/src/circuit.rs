@@ -6,6 +6,7 @@
 
 mod machine;
 mod state;
+pub mod store;
 mod tally;
 
 use std::sync::atomic::{

@@ -319,6 +319,17 @@ impl Endpoint {
         });
     }
 
+    /// Takes over a state of its circuit that another instance decided. Work in flight is left alone,
+    /// but for an isolation.
+    pub(crate) fn force_circuit(&self, state: CircuitState) {
+        if let Some(transition) = self.gate.circuit().force(state, Instant::now()) {
+            self.publish(&transition);
+            if state == CircuitState::Isolated {
+                self.cut_in_flight();
+            }
+        }
+    }
+
     /// Gives a concurrency slot back and lets a waiter know.
     pub(crate) fn release_slot(&self, entry: Entry) {
         self.gate.release_slot(entry);

@@ -217,6 +217,13 @@ pub enum EventKind {
         /// Which, without its literals.
         fingerprint: String,
     },
+    /// The store of shared circuits does not answer: circuits are decided here alone.
+    StoreLost {
+        /// Why.
+        reason: String,
+    },
+    /// The store of shared circuits answers again.
+    StoreBack,
     /// The audit sink lost entries or could not write.
     AuditProblem {
         /// What happened.

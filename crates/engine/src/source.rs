@@ -8,6 +8,7 @@ mod call;
 mod candidates;
 mod control;
 mod held;
+mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

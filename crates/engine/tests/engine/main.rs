@@ -6,6 +6,7 @@
 mod calls;
 mod dropping;
 mod probing;
+mod sharing;
 
 use mainstay_engine::{Failure, Outcome};
 
