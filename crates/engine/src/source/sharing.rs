@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Member, Source};
 use crate::circuit::store::{
-    Changes, CircuitKey, CircuitStore, SharedChange, SharedState, StoreUnreachable,
+    CircuitKey, CircuitStore, SharedChange, SharedState, StoreUnreachable,
 };
 use crate::event::{EventKind, EventStream, Received};
 

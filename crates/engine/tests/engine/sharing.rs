@@ -9,8 +9,7 @@ use mainstay_engine::circuit::store::{
 };
 use mainstay_engine::event::{EventStream, Received};
 use mainstay_engine::{
-    Attempt, BoxFuture, Category, EventKind, Failure, Operation, Policy, Preset,
-    Source,
+    Attempt, BoxFuture, Category, EventKind, Failure, Operation, Policy, Preset, Source,
 };
 use tokio::time::sleep;
 

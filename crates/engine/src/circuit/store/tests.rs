@@ -34,7 +34,10 @@ async fn what_one_instance_decides_the_others_are_told_and_can_read() {
 async fn one_instance_at_a_time_has_the_trial_and_one_that_hangs_loses_it() {
     let store = LocalStore::new();
     let key = key();
-    store.publish(change(SharedState::HalfOpen, 1)).await.unwrap();
+    store
+        .publish(change(SharedState::HalfOpen, 1))
+        .await
+        .unwrap();
     assert!(store.try_trial(&key, 1, 5 * SECOND).await.unwrap());
     assert!(!store.try_trial(&key, 2, 5 * SECOND).await.unwrap());
     store.release_trial(&key, 2).await.unwrap();
