@@ -6,14 +6,17 @@
 
 mod keys;
 mod preset;
+mod problems;
+mod setting;
 mod settings;
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use keys::{KEYS, Key, Kind, Setting, key};
+pub use keys::{KEYS, Key, Kind, key};
 pub use preset::Preset;
+pub use setting::Setting;
 pub use settings::*;
 
 /// Settings that were found valid. Cheap to share; compared by value.
