@@ -9,6 +9,7 @@ mod candidates;
 mod control;
 mod held;
 mod sharing;
+mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,8 +24,9 @@ use tokio::time::Instant;
 pub use account::{Account, Counts, Ended, SourceCounts};
 pub use call::{Done, Leased, Route};
 pub use candidates::{Filter, Need};
-pub use control::{ControlError, EndpointSpec, EndpointStatus};
+pub use control::{ControlError, EndpointSpec};
 pub(crate) use held::HeldSnapshot;
+pub use status::EndpointStatus;
 
 use crate::attempt::EndpointId;
 use crate::audit::{Recent, SwapSink};

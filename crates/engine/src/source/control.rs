@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Member, Snapshot, Source};
 use crate::attempt::EndpointId;
-use crate::endpoint::{Endpoint, Fitness, Placed};
+use crate::endpoint::{Endpoint, Placed};
 use crate::event::{EventKind, Role};
 use crate::policy::{Policy, PolicyProblem, Settings};
 
@@ -96,37 +95,6 @@ pub enum ControlError {
     /// The settings make no sense.
     #[error("the policy was refused and the old one stays: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Policy(Vec<PolicyProblem>),
-}
-
-/// An endpoint as a reader sees it.
-#[derive(Debug, Clone, Serialize)]
-pub struct EndpointStatus {
-    /// Its name.
-    pub endpoint: EndpointId,
-    /// Its role.
-    pub role: Role,
-    /// `up`, `down` or `unknown`.
-    pub health: &'static str,
-    /// Its circuit's state.
-    pub circuit: &'static str,
-    /// When the next trial is due, while open.
-    pub trial_in_ms: Option<u64>,
-    /// Its weight.
-    pub weight: f64,
-    /// Whether it is being drained.
-    pub draining: bool,
-    /// Attempts in flight.
-    pub in_flight: u32,
-    /// How far it is behind the primary, where known.
-    pub lag_ms: Option<u64>,
-    /// Good health checks in a row.
-    pub checks_good: u32,
-    /// Failed health checks in a row.
-    pub checks_failed: u32,
-    /// How long ago it was last checked.
-    pub checked_ago_ms: Option<u64>,
-    /// Numbers of its traffic.
-    pub stats: crate::stats::StatsSnapshot,
 }
 
 impl<M: Member> Source<M> {
@@ -470,49 +438,6 @@ impl<M: Member> Source<M> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         true
-    }
-
-    /// The endpoints as a reader sees them.
-    pub fn status(&self) -> Vec<EndpointStatus> {
-        let now = Instant::now();
-        let snapshot = self.snapshot();
-        snapshot
-            .endpoints
-            .iter()
-            .map(|placed| status_of(placed, now))
-            .collect()
-    }
-}
-
-fn status_of<M>(placed: &Placed<M>, now: Instant) -> EndpointStatus {
-    use crate::circuit::CircuitState;
-    let endpoint = &placed.endpoint;
-    let circuit = endpoint.circuit_state(now);
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let (checks_good, checks_failed) = endpoint.checks_in_row();
-    EndpointStatus {
-        endpoint: endpoint.id.clone(),
-        role: placed.role,
-        health: match endpoint.fitness() {
-            Fitness::Unknown => "unknown",
-            Fitness::Up => "up",
-            Fitness::Down => "down",
-        },
-        circuit: circuit.as_str(),
-        trial_in_ms: match circuit {
-            CircuitState::Open { until } => Some(millis(until.saturating_duration_since(now))),
-            _ => None,
-        },
-        weight: endpoint.weight(),
-        draining: endpoint.is_draining(),
-        in_flight: endpoint.in_flight(),
-        lag_ms: endpoint.lag().map(millis),
-        checks_good,
-        checks_failed,
-        checked_ago_ms: endpoint
-            .last_check()
-            .map(|checked| millis(now.saturating_duration_since(checked))),
-        stats: endpoint.stats().snapshot(now),
     }
 }
 
