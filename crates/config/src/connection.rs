@@ -50,7 +50,7 @@ pub(crate) const CONNECTION_KEYS: &[ConnectionKey] = &[
     of(
         "driver",
         ConnectionKind::Driver,
-        "sqlite or postgres",
+        "sqlite, postgres or mysql (MariaDB as well)",
         "\"postgres\"",
     ),
     of(

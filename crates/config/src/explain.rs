@@ -8,9 +8,7 @@ use crate::configuration::Configuration;
 use crate::connection::{CONNECTION_KEYS, Connection, ConnectionKind};
 use crate::mark::{Mark, Origin};
 use crate::policy::Layered;
-use crate::source::{
-    Driver, EndpointDraft, EndpointSettings, POSTGRES_PORT, Parts, SourceSettings, TlsMode,
-};
+use crate::source::{Driver, EndpointDraft, EndpointSettings, Parts, SourceSettings, TlsMode};
 
 /// An effective value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -176,8 +174,10 @@ fn connection_line(name: &str, connection: &Connection<'_>, driver: Driver) -> E
     }
     let value = match (name, driver) {
         ("driver", driver) => driver.to_string(),
-        ("port", Driver::Postgres) => POSTGRES_PORT.to_string(),
-        ("tls", Driver::Postgres) => TlsMode::Prefer.to_string(),
+        ("port", driver) => driver
+            .port()
+            .map_or_else(|| NOT_SET.to_owned(), |port| port.to_string()),
+        ("tls", Driver::Postgres | Driver::Mysql) => TlsMode::Prefer.to_string(),
         _ => NOT_SET.to_owned(),
     };
     line(name.to_owned(), value, "default", None)

@@ -33,7 +33,7 @@ const ENDPOINT: &str = "
 
 | key | example | what it is |
 |---|---|---|
-| `role` | `\"primary\"` | primary, replica or standby; without it the server says (PostgreSQL), or the only endpoint is the primary |
+| `role` | `\"primary\"` | primary, replica or standby; without it the server says (PostgreSQL, MySQL, MariaDB), or the only endpoint is the primary |
 | `weight` | `2` | its share of the calls beside the others; default 1 |
 | `preset` | `\"balanced\"` | what the policy of this endpoint starts from |
 

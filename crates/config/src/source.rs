@@ -16,7 +16,7 @@ use crate::secret::Secret;
 use crate::suggestion;
 use crate::words::words;
 
-pub(crate) use assembly::{POSTGRES_PORT, Parts, Shared, assemble};
+pub(crate) use assembly::{Parts, Shared, assemble};
 pub(crate) use draft::{EndpointDraft, SOURCE_KEYS, SourceDraft, table};
 
 words! {
@@ -26,28 +26,41 @@ words! {
         Sqlite = "sqlite",
         /// PostgreSQL.
         Postgres = "postgres",
+        /// MySQL and MariaDB.
+        Mysql = "mysql",
     }
 }
 
 /// Families that have no driver in this version.
-const DRIVERS_LATER: &[&str] = &["mysql", "mariadb", "sqlserver", "mssql"];
+const DRIVERS_LATER: &[&str] = &["sqlserver", "mssql"];
 
 impl Driver {
+    /// The port that its servers have been given; `None`: it has no servers.
+    pub(crate) fn port(self) -> Option<u16> {
+        match self {
+            Driver::Sqlite => None,
+            Driver::Postgres => Some(5432),
+            Driver::Mysql => Some(3306),
+        }
+    }
+
     /// The driver of that name, or why there is none.
     pub(crate) fn named(word: &str) -> Result<Driver, Wrong> {
-        if word == "postgresql" {
-            return Ok(Driver::Postgres);
+        match word {
+            "postgresql" => return Ok(Driver::Postgres),
+            "mariadb" => return Ok(Driver::Mysql),
+            _ => {}
         }
         if let Some(driver) = Driver::parse(word) {
             return Ok(driver);
         }
         if DRIVERS_LATER.contains(&word) {
-            return Err(Wrong::unavailable(word).hint("drivers: sqlite, postgres"));
+            return Err(Wrong::unavailable(word).hint("drivers: sqlite, postgres, mysql"));
         }
         let known = Driver::ALL.iter().map(|driver| driver.as_str());
         let hint = match suggestion::nearest(word, known) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => "drivers: sqlite, postgres".to_owned(),
+            None => "drivers: sqlite, postgres, mysql".to_owned(),
         };
         let word: String = word.chars().take(40).collect();
         Err(Wrong::new(format!("unknown driver {word:?}")).hint(hint))
@@ -57,7 +70,7 @@ impl Driver {
 words! {
     /// Who decides which endpoint is the primary.
     Promotion {
-        /// The server says, Mainstay follows. Default for PostgreSQL.
+        /// The server says, Mainstay follows. Default for servers.
         Follow = "follow",
         /// Mainstay moves the role by itself. SQLite only, and its default.
         Route = "route",
@@ -122,7 +135,7 @@ pub enum Address {
 pub struct ServerAddress {
     /// Name or address; a path stands for the folder of a local socket.
     pub host: String,
-    /// Default 5432.
+    /// The usual one of the driver unless given.
     pub port: u16,
     /// Name of the database.
     pub database: String,

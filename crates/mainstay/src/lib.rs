@@ -63,3 +63,6 @@ pub use mainstay_sqlite as sqlite;
 
 /// The driver of PostgreSQL.
 pub use mainstay_postgres as postgres;
+
+/// The driver of MySQL and MariaDB.
+pub use mainstay_mysql as mysql;

@@ -9,6 +9,7 @@ mod server {
     mod control;
     mod lifecycle;
     mod observing;
+    mod mariadb;
     mod postgres;
     mod rig;
     mod transactions;

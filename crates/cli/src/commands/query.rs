@@ -21,7 +21,7 @@ const PRIMARY_WAIT: Duration = Duration::from_secs(5);
 /// Run one SQL statement
 ///
 /// On a running server, or with --config in this process without one. Parameters stand where the
-/// database's own placeholders are: ? for SQLite, $1 for PostgreSQL.
+/// database's own placeholders are: ? for SQLite, MySQL and MariaDB, $1 for PostgreSQL.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   mainstay query \"SELECT name, city FROM customers LIMIT 5\"

@@ -1,4 +1,5 @@
-//! URLs of endpoints: `postgres://user:password@host:port/database?sslmode=…`, `sqlite:path`.
+//! URLs of endpoints: `postgres://user:password@host:port/database?sslmode=…`, the same with `mysql` or
+//! `mariadb`, `sqlite:path`.
 //! No message shows a part of the URL: it may hold a password.
 
 use crate::problem::Wrong;
@@ -9,7 +10,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, Wrong> {
         return Err(Wrong::new("the URL has no scheme").hint(KNOWN));
     };
     let parts = match scheme {
-        "postgres" | "postgresql" => postgres(rest)?,
+        "postgres" | "postgresql" => in_server("postgres", rest)?,
+        "mysql" | "mariadb" => in_server("mysql", rest)?,
         "sqlite" => sqlite(rest)?,
         _ => {
             let word: String = scheme.chars().take(20).collect();
@@ -29,7 +31,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, Wrong> {
     }
 }
 
-const KNOWN: &str = "known: postgres://user@host:5432/database, sqlite:path";
+const KNOWN: &str = "known: postgres://user@host:5432/database, mysql://user@host:3306/database, \
+     mariadb://user@host:3306/database, sqlite:path";
 
 type Parts = Vec<(String, String)>;
 
@@ -54,13 +57,13 @@ fn sqlite(rest: &str) -> Result<Parts, Wrong> {
     Ok(parts)
 }
 
-fn postgres(rest: &str) -> Result<Parts, Wrong> {
+fn in_server(driver: &str, rest: &str) -> Result<Parts, Wrong> {
     let rest = rest
         .strip_prefix("//")
         .ok_or_else(|| Wrong::new("the URL lacks // behind its scheme").hint(KNOWN))?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut parts = vec![("driver".to_owned(), "postgres".to_owned())];
+    let mut parts = vec![("driver".to_owned(), driver.to_owned())];
     let (login, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     part(&mut parts, "user", user)?;
@@ -92,21 +95,24 @@ fn server(parts: &mut Parts, host: &str) -> Result<(), Wrong> {
 
 fn query_part(parts: &mut Parts, name: &str, value: &str) -> Result<(), Wrong> {
     let mapped = match name {
-        "sslmode" => {
-            let mode = match value {
-                "disable" => "off",
-                "allow" | "prefer" => "prefer",
-                "require" | "verify-ca" | "verify-full" => value,
+        // PostgreSQL's words, MySQL's words, our own.
+        "sslmode" | "ssl-mode" | "ssl_mode" | "tls" => {
+            let mode = match value.to_ascii_lowercase().as_str() {
+                "off" | "disable" | "disabled" => "off",
+                "allow" | "prefer" | "preferred" => "prefer",
+                "require" | "required" => "require",
+                "verify-ca" | "verify_ca" => "verify-ca",
+                "verify-full" | "verify_identity" => "verify-full",
                 _ => {
-                    return Err(Wrong::new("the URL's sslmode is not known")
+                    return Err(Wrong::new(format!("the URL's {name} is not known"))
                         .hint("disable, prefer, require, verify-ca or verify-full"));
                 }
             };
             return part(parts, "tls", mode);
         }
-        "sslrootcert" => "tls_ca",
-        "sslcert" => "tls_cert",
-        "sslkey" => "tls_key",
+        "sslrootcert" | "ssl-ca" => "tls_ca",
+        "sslcert" | "ssl-cert" => "tls_cert",
+        "sslkey" | "ssl-key" => "tls_key",
         "host" | "port" | "user" | "password" | "dbname" => {
             return Err(Wrong::new(format!("{name} stands in the URL's query"))
                 .hint("write it in front of the ?, or as a key of its own"));

@@ -23,9 +23,6 @@ const TRANSACTION_IDLE: Duration = Duration::from_secs(60);
 /// Far more than a pool has connections; a bound, not a target.
 const TRANSACTIONS_MAX: u32 = 1000;
 
-/// PostgreSQL's registered port.
-pub(crate) const POSTGRES_PORT: u16 = 5432;
-
 /// The layers that all sources share, weakest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
@@ -175,7 +172,8 @@ impl<'a> Parts<'a> {
                 .map(|endpoint| self.connection_at(endpoint))
                 .any(|at| at.broken);
         if found.is_none() && !broken {
-            let wrong = Wrong::new("no driver").hint("driver = \"sqlite\" or \"postgres\"");
+            let wrong =
+                Wrong::new("no driver").hint("driver = \"sqlite\", \"postgres\" or \"mysql\"");
             findings.error(&self.draft.mark, self.draft.path.as_str(), wrong);
         }
         found
@@ -191,7 +189,9 @@ impl<'a> Parts<'a> {
         foreign_keys(&connection, driver, findings);
         match driver {
             Driver::Sqlite => file(endpoint, &connection, findings).map(Address::File),
-            Driver::Postgres => server(endpoint, &connection, findings).map(Address::Server),
+            Driver::Postgres | Driver::Mysql => {
+                server(endpoint, &connection, driver, findings).map(Address::Server)
+            }
         }
     }
 }
@@ -199,7 +199,7 @@ impl<'a> Parts<'a> {
 fn promotion(draft: &SourceDraft, driver: Driver, findings: &mut Findings) -> Promotion {
     let default = match driver {
         Driver::Sqlite => Promotion::Route,
-        Driver::Postgres => Promotion::Follow,
+        Driver::Postgres | Driver::Mysql => Promotion::Follow,
     };
     let Some((said, mark)) = &draft.promotion else {
         return default;
@@ -221,7 +221,7 @@ fn foreign_keys(connection: &Connection<'_>, driver: Driver, findings: &mut Find
     let fits = |name: &str| match driver {
         _ if name == "driver" || name.starts_with("options.") => true,
         Driver::Sqlite => name == "path",
-        Driver::Postgres => name != "path",
+        Driver::Postgres | Driver::Mysql => name != "path",
     };
     for (name, _, given) in connection.iter() {
         if !fits(name) && given.path.starts_with("sources.") {
@@ -273,6 +273,7 @@ fn file(
 fn server(
     endpoint: &EndpointDraft,
     connection: &Connection<'_>,
+    driver: Driver,
     findings: &mut Findings,
 ) -> Option<ServerAddress> {
     let mut need = |name: &str, hint: &str| {
@@ -288,7 +289,7 @@ fn server(
     let tls = tls(endpoint, connection, findings);
     Some(ServerAddress {
         host: host?,
-        port: connection.port().unwrap_or(POSTGRES_PORT),
+        port: connection.port().or(driver.port()).unwrap_or_default(),
         database: database?,
         user: user?,
         password: connection.secret("password"),

@@ -78,7 +78,7 @@ pub(crate) const SOURCE_KEYS: &[SourceKey] = &[
         promotion,
         promotion,
         "\"follow\"",
-        "who decides which endpoint is the primary: follow (the server says; PostgreSQL) or route (SQLite)"
+        "who decides which endpoint is the primary: follow (the server says) or route (SQLite)"
     ),
     key!(
         replication,

@@ -60,8 +60,8 @@ fn a_source_needs_endpoints_a_driver_and_an_address() {
             ],
         ),
         (
-            "[sources.o]\ndriver = \"mysql\"\n[sources.o.endpoints.a]",
-            &["2 error: sources.o.driver: mysql is not available in this version"],
+            "[sources.o]\ndriver = \"mssql\"\n[sources.o.endpoints.a]",
+            &["2 error: sources.o.driver: mssql is not available in this version"],
         ),
         (
             "[sources.o]\ndriver = \"postgre\"\n[sources.o.endpoints.a]",

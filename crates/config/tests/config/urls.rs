@@ -29,6 +29,16 @@ fn a_url_stands_for_the_keys_it_contains() {
             None,
             TlsMode::Prefer,
         ),
+        ("mysql://h", "h", 3306, "db", "app", None, TlsMode::Prefer),
+        (
+            "mariadb://u:p@h:3307/d?ssl-mode=VERIFY_IDENTITY&ssl-ca=/ca",
+            "h",
+            3307,
+            "d",
+            "u",
+            Some("p"),
+            TlsMode::VerifyFull,
+        ),
         (
             "postgres://u@h/d",
             "h",
@@ -153,13 +163,17 @@ fn a_url_that_cannot_be_read_says_what_would_be_right() {
         ("", "is empty"),
         (
             "db1",
-            "the URL has no scheme (known: postgres://user@host:5432/database, sqlite:path)",
+            "the URL has no scheme (known: postgres://user@host:5432/database, mysql://user@host:3306/database, mariadb://user@host:3306/database, sqlite:path)",
         ),
         (
             "oracle://h/d",
-            "unknown scheme \"oracle\" (known: postgres://user@host:5432/database, sqlite:path)",
+            "unknown scheme \"oracle\" (known: postgres://user@host:5432/database, mysql://user@host:3306/database, mariadb://user@host:3306/database, sqlite:path)",
         ),
-        ("mysql://h/d", "mysql is not available in this version"),
+        ("mssql://h/d", "mssql is not available in this version"),
+        (
+            "mysql://h/d?ssl-mode=maybe",
+            "the URL's ssl-mode is not known",
+        ),
         ("postgres:h/d", "the URL lacks //"),
         ("postgres://a,b/d", "the URL names several hosts"),
         ("postgres://h:x/d", "the port is not a number"),

@@ -7,6 +7,7 @@ use mainstay_config::{
     Address, Driver as Family, EndpointSettings, ServerAddress, TlsMode as Mode,
 };
 use mainstay_engine::tasks::Tasks;
+use mainstay_mysql::{MysqlDriver, MysqlSettings, Secret};
 use mainstay_postgres::{PostgresDriver, PostgresSettings, TlsMode, TlsSettings};
 use mainstay_sql::Driver;
 use mainstay_sqlite::{SqliteDriver, SqliteSettings};
@@ -32,6 +33,10 @@ pub(super) fn driver(
             let driver = PostgresDriver::new(postgres(settings, server)?, tasks.clone());
             Ok(Arc::new(driver))
         }
+        (Family::Mysql, Address::Server(server)) => {
+            let driver = MysqlDriver::new(mysql(settings, server)?, tasks.clone());
+            Ok(Arc::new(driver))
+        }
         (family, _) => Err(format!("the driver {family} does not fit its address")),
     }
 }
@@ -45,13 +50,50 @@ fn postgres(
     let mut postgres = PostgresSettings::new(&server.host, &server.database, &server.user);
     postgres.port = server.port;
     postgres.connect_timeout = settings.policy.retry.connect_timeout;
-    if let Some(password) = server.password.clone() {
-        postgres.password = Some(Arc::new(move || {
-            password.read().map_err(std::io::Error::other)
-        }));
+    postgres.password = password(server);
+    postgres.tls = tls(server);
+    for (name, value) in &settings.options {
+        match name.as_str() {
+            "application_name" => postgres.application_name.clone_from(value),
+            "statements_max" => postgres.statements_max = count(name, value)?,
+            _ => postgres.options.push((name.clone(), value.clone())),
+        }
     }
+    Ok(postgres)
+}
+
+/// Options that are not the driver's own are system variables of the session, such as `sql_mode`.
+fn mysql(settings: &EndpointSettings, server: &ServerAddress) -> Result<MysqlSettings, String> {
+    let mut mysql = MysqlSettings::new(&server.host, &server.database, &server.user);
+    mysql.port = server.port;
+    mysql.connect_timeout = settings.policy.retry.connect_timeout;
+    mysql.password = password(server);
+    mysql.tls = tls(server);
+    for (name, value) in &settings.options {
+        match name.as_str() {
+            "application_name" => mysql.application_name.clone_from(value),
+            "statements_max" => mysql.statements_max = count(name, value)?,
+            "gtid_domain" => {
+                let domain = u32::try_from(number(name, value)?);
+                let wrong = |_| format!("option {name}: {value:?} is no domain");
+                mysql.gtid_domain = Some(domain.map_err(wrong)?);
+            }
+            _ => mysql.options.push((name.clone(), value.clone())),
+        }
+    }
+    Ok(mysql)
+}
+
+fn password(server: &ServerAddress) -> Option<Arc<dyn Secret>> {
+    let password = server.password.clone()?;
+    Some(Arc::new(move || {
+        password.read().map_err(std::io::Error::other)
+    }))
+}
+
+fn tls(server: &ServerAddress) -> TlsSettings {
     let client = server.tls.client.as_ref();
-    postgres.tls = TlsSettings {
+    TlsSettings {
         mode: match server.tls.mode {
             Mode::Off => TlsMode::Off,
             Mode::Prefer => TlsMode::Prefer,
@@ -62,19 +104,7 @@ fn postgres(
         ca: server.tls.ca.clone(),
         certificate: client.map(|client| client.cert.clone()),
         key: client.map(|client| client.key.clone()),
-    };
-    for (name, value) in &settings.options {
-        match name.as_str() {
-            "application_name" => postgres.application_name.clone_from(value),
-            "statements_max" => {
-                postgres.statements_max = usize::try_from(number(name, value)?)
-                    .unwrap_or(usize::MAX)
-                    .max(1);
-            }
-            _ => postgres.options.push((name.clone(), value.clone())),
-        }
     }
-    Ok(postgres)
 }
 
 /// Options of SQLite endpoints, and `pragma.<name>` for everything that SQLite itself knows.
@@ -104,6 +134,12 @@ fn yes_or_no(name: &str, value: &str) -> Result<bool, String> {
     value
         .parse()
         .map_err(|_| format!("option {name}: {value:?} is neither true nor false"))
+}
+
+/// At least one.
+fn count(name: &str, value: &str) -> Result<usize, String> {
+    let count = usize::try_from(number(name, value)?).unwrap_or(usize::MAX);
+    Ok(count.max(1))
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {
