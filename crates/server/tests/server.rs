@@ -8,8 +8,8 @@ mod server {
     mod client;
     mod control;
     mod lifecycle;
-    mod observing;
     mod mariadb;
+    mod observing;
     mod postgres;
     mod rig;
     mod transactions;

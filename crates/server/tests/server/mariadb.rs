@@ -57,7 +57,15 @@ async fn values_of_mariadb_come_back_as_they_were_written_and_an_outage_passes()
         .good();
     let columns = found["columns"].as_array().unwrap();
     let types: Vec<_> = columns.iter().map(|c| c["type"].clone()).collect();
-    let expected = ["u64", "decimal", "timestamptz", "time", "json", "bytes", "text"];
+    let expected = [
+        "u64",
+        "decimal",
+        "timestamptz",
+        "time",
+        "json",
+        "bytes",
+        "text",
+    ];
     assert_eq!(types, expected);
     let row = json!([
         "18446744073709551615",
