@@ -234,7 +234,7 @@ impl Circuit {
     }
 
     /// The pass of a closed circuit, if it is closed.
-    fn closed(&self) -> Option<Pass> {
+    pub(crate) fn closed(&self) -> Option<Pass> {
         let word = self.word.load(Acquire);
         (word & CLOSED != 0).then_some(Pass {
             epoch: word >> EPOCH_SHIFT,

@@ -69,7 +69,7 @@ pub struct Endpoint {
 }
 
 /// How far the cuts were when an attempt began.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CutMark {
     all: u64,
     writes: u64,
@@ -278,13 +278,18 @@ impl Endpoint {
         self.stats.came_back(now);
     }
 
-    /// Counts a failure that no attempt in flight stands for.
+    /// Counts a failure that no attempt in flight stands for. The circuit takes it only while closed:
+    /// what broke may have begun before an opening, and a trial is decided by attempts alone. A mistake
+    /// of the caller's is none of the endpoint's.
     pub(crate) fn blame(&self, failure: &Failure) {
+        if !failure.weighs_on_endpoint() {
+            return;
+        }
         let now = Instant::now();
         let policy = self.policy.load_full();
         let circuit = self.gate.circuit();
         self.stats.record(false, Duration::ZERO, now);
-        let Ok(pass) = circuit.admit(&policy.circuit, Duration::ZERO, now) else {
+        let Some(pass) = circuit.closed() else {
             return;
         };
         let weighs = crate::circuit::Verdict::Failure {

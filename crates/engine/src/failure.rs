@@ -216,6 +216,13 @@ impl Failure {
         }
     }
 
+    /// Whether the endpoint's numbers count it as a failure of its own: a mistake of the caller's, or
+    /// two callers in each other's way, is none.
+    pub(crate) fn weighs_on_endpoint(&self) -> bool {
+        self.blame != Blame::Caller
+            && !matches!(self.category, Category::Persistent | Category::Contention)
+    }
+
     /// What the failure adds to a circuit with this threshold: nothing unless it is the endpoint's.
     ///
     /// An `unknown` failure weighs nothing here: it weighs only once a health check fails too,

@@ -29,16 +29,12 @@ impl Freed {
 /// that came back before is found by asking once more.
 pub(crate) struct SlotWait {
     endpoint: Arc<Endpoint>,
-    has_slot: bool,
 }
 
 impl SlotWait {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         endpoint.freed.waiting.fetch_add(1, SeqCst);
-        SlotWait {
-            endpoint,
-            has_slot: false,
-        }
+        SlotWait { endpoint }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -49,20 +45,14 @@ impl SlotWait {
     pub(crate) fn freed(&self) -> Notified<'_> {
         self.endpoint.freed.notify.notified()
     }
-
-    /// The wait ends because a slot of this endpoint was got.
-    pub(crate) fn got_slot(&mut self) {
-        self.has_slot = true;
-    }
 }
 
 impl Drop for SlotWait {
     fn drop(&mut self) {
         let freed = &self.endpoint.freed;
         freed.waiting.fetch_sub(1, SeqCst);
-        if !self.has_slot {
-            // It may have been woken for a slot that it did not take.
-            freed.tell_one();
-        }
+        // Two slots that came back before anybody looked have left one notice, and who was woken may
+        // have gone elsewhere: the next one looks for itself.
+        freed.tell_one();
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::circuit::{Pass, Verdict};
 use crate::endpoint::{Endpoint, Placed};
-use crate::failure::{Blame, Category, Failure, Outcome};
+use crate::failure::{Blame, Outcome};
 use crate::gate::Ticket;
 use crate::occupancy::Entry;
 use crate::policy::{CircuitMode, CircuitSettings};
@@ -142,7 +142,7 @@ fn verdict(
             endpoint.stats.cancel();
             Verdict::Cancelled
         }
-        Outcome::Failure(failure) if weighs_on_stats(failure) => {
+        Outcome::Failure(failure) if failure.weighs_on_endpoint() => {
             let estimate = endpoint.latency.estimate(now).unwrap_or_default();
             let hidden = estimate
                 .saturating_mul(FAILURE_LATENCY_FACTOR)
@@ -193,15 +193,6 @@ fn record(
     if let Some(transition) = circuit.record(settings, pass, verdict, now) {
         endpoint.publish(&transition);
     }
-}
-
-/// A mistake of the caller's, or two callers in each other's way, is no failure of the endpoint's.
-fn weighs_on_stats(failure: &Failure) -> bool {
-    failure.blame != Blame::Caller
-        && !matches!(
-            failure.category,
-            Category::Persistent | Category::Contention
-        )
 }
 
 impl<M> Drop for InFlight<M> {

@@ -150,6 +150,7 @@ impl<M: Member> SourceBuilder<M> {
                     epoch: 1,
                 }),
                 change: Mutex::new(()),
+                version: AtomicU64::new(0),
                 changed: watch::Sender::new(0),
                 next_endpoint: AtomicU64::new(1),
                 tasks: self.tasks.unwrap_or_default(),
@@ -166,6 +167,7 @@ impl<M: Member> SourceBuilder<M> {
                 queue: Queue::new(),
                 router: Router::new(),
                 waiting: AtomicU64::new(0),
+                waiting_for_rate: AtomicU64::new(0),
                 urge: Notify::new(),
                 counts: SourceCounts::default(),
                 intercepts: AtomicBool::new(self.interceptor.is_some()),
@@ -198,7 +200,9 @@ pub(crate) struct Inner<M> {
     snapshot: ArcSwap<Snapshot<M>>,
     /// One change at a time; never held across an await.
     change: Mutex<()>,
-    /// Rises with each new snapshot.
+    /// Rises with each new snapshot, right after it is in force.
+    version: AtomicU64,
+    /// The same for those who wait for it.
     changed: watch::Sender<u64>,
     next_endpoint: AtomicU64,
     tasks: Tasks,
@@ -219,6 +223,8 @@ pub(crate) struct Inner<M> {
     router: Router,
     /// Calls that wait for a concurrency slot of an endpoint.
     waiting: AtomicU64,
+    /// Calls that wait for a token of the source's own rate.
+    waiting_for_rate: AtomicU64,
     /// Health should be looked at now: the primary may be gone.
     urge: Notify,
     counts: SourceCounts,
@@ -229,13 +235,6 @@ pub(crate) struct Inner<M> {
 }
 
 impl<M> Inner<M> {
-    /// The moment, also in nanoseconds of the origin, and the snapshot for one step of a call.
-    fn fresh(&self) -> (Instant, u64, HeldSnapshot<M>) {
-        let now = Instant::now();
-        let snapshot = HeldSnapshot::borrow(&self.snapshot);
-        (now, self.origin.nanos(now), snapshot)
-    }
-
     /// What the interceptor, if there is one, does to this attempt.
     fn fault(&self, operation: &Operation, endpoint: &EndpointId, attempt: u32) -> Option<Fault> {
         if !self.intercepts.load(Ordering::Acquire) {

@@ -194,7 +194,8 @@ fn keep_or_move(primary: &Report, claimants: &[(&Report, Says)], history: Histor
     match primary.says {
         // It answers, and is not primary.
         Some(_) => match first_primary(claimants, history) {
-            Decision::Keep => Decision::Demote {
+            // Of several claimants none is chosen, but this one is not primary either.
+            Decision::Keep | Decision::TwoPrimaries { .. } => Decision::Demote {
                 reason: "it says that it is not primary any more",
             },
             other => other,
@@ -202,6 +203,9 @@ fn keep_or_move(primary: &Report, claimants: &[(&Report, Says)], history: Histor
         None if primary.is_up == Some(false) => match first_primary(claimants, history) {
             Decision::Keep => Decision::Demote {
                 reason: "it is down and nobody else is primary",
+            },
+            Decision::TwoPrimaries { .. } => Decision::Demote {
+                reason: "it is down and several others say that they are primary",
             },
             other => other,
         },
@@ -320,6 +324,21 @@ mod tests {
             report("b", Replica, up, says(false, 1)),
         ];
         assert_eq!(decide(Promotion::Follow, &blip, none), Decision::Keep);
+    }
+
+    #[test]
+    fn a_primary_that_is_none_loses_the_role_also_where_several_others_claim_it() {
+        use Role::{Primary, Replica};
+        let up = Some(true);
+        for (is_up, own) in [(up, says(false, 2)), (Some(false), None)] {
+            let reports = [
+                report("a", Primary, is_up, own),
+                report("b", Replica, up, says(true, 2)),
+                report("c", Replica, up, says(true, 2)),
+            ];
+            let decision = decide(Promotion::Follow, &reports, History::default());
+            assert!(matches!(decision, Decision::Demote { .. }), "{decision:?}");
+        }
     }
 
     #[test]

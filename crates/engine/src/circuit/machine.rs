@@ -301,7 +301,11 @@ impl Machine {
         self.tally = Tally::default();
         self.openings = 0;
         match self.phase {
-            Phase::Isolated | Phase::Closed => None,
+            Phase::Isolated | Phase::Closed => {
+                // Attempts under way were let in by other settings: they count no more.
+                self.epoch += 1;
+                None
+            }
             _ => Some(self.enter(Phase::Closed, Reason::Reset, now)),
         }
     }

@@ -111,12 +111,27 @@ pub struct Account<'a, M> {
 impl<M: super::Member> Source<M> {
     /// Opens the account of a call that a face runs on a leased connection.
     pub fn account<'a>(&'a self, operation: &'a Operation) -> Account<'a, M> {
-        Account::open(&self.inner, operation, Instant::now())
+        self.account_since(operation, Instant::now())
+    }
+
+    pub(super) fn account_since<'a>(
+        &'a self,
+        operation: &'a Operation,
+        began: Instant,
+    ) -> Account<'a, M> {
+        let at = self.inner.origin.nanos(began);
+        Account::open(&self.inner, operation, began, at)
     }
 }
 
 impl<'a, M> Account<'a, M> {
-    pub(super) fn open(inner: &'a Inner<M>, operation: &'a Operation, now: Instant) -> Self {
+    /// `at` is `now` in nanoseconds of the source's origin.
+    pub(super) fn open(
+        inner: &'a Inner<M>,
+        operation: &'a Operation,
+        now: Instant,
+        at: u64,
+    ) -> Self {
         let correlation_id = operation
             .correlation_id
             .unwrap_or_else(|| CorrelationId::draw(&inner.chance));
@@ -125,7 +140,7 @@ impl<'a, M> Account<'a, M> {
             operation,
             correlation_id,
             began: now,
-            began_nanos: inner.origin.nanos(now),
+            began_nanos: at,
             attempts: Vec::new(),
             endpoint: None,
             begun: 0,

@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::candidates::Filter;
-use super::{Account, Ended, HeldSnapshot, Inner, Member, Need, Source};
+use super::held::Fresh;
+use super::{Account, Ended, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
 use crate::failure::{Classify, Failure};
 use crate::operation::{CorrelationId, Operation};
@@ -124,7 +125,7 @@ impl<T> Leased<T> {
 impl<M: Member> Source<M> {
     /// Ends the account of a redirected call that does not go on.
     pub fn settle_carried(&self, operation: &Operation, carried: Carried, failure: &Failure) {
-        let mut account = Account::open(&self.inner, operation, carried.began);
+        let mut account = self.account_since(operation, carried.began);
         account.take_over(carried);
         account.settle(&Ended::Failure(failure));
     }
@@ -237,11 +238,8 @@ struct Run<'a, M: Member, E> {
     last_resort: bool,
     epoch: u64,
     policy_version: u64,
-    /// When this call was admitted, also in nanoseconds of the source's origin. The account of a
-    /// redirected call has begun earlier.
-    opened: (Instant, u64),
-    /// The snapshot of that moment, while no wait has made it old.
-    fresh: Option<HeldSnapshot<M>>,
+    /// The moment of the admission, while no wait has made it old.
+    fresh: Option<Fresh<M>>,
     /// While every fitting endpoint is at its limit.
     waits: Option<Box<SlotWaits<'a>>>,
 }
@@ -262,12 +260,11 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         route: &'a Route<'a, M>,
         carried: Option<Carried>,
     ) -> Self {
-        let now = Instant::now();
-        let snapshot = HeldSnapshot::borrow(&inner.snapshot);
-        let policy = &snapshot.policy;
+        let fresh = Fresh::new(inner);
+        let now = fresh.now;
+        let policy = &fresh.snapshot.policy;
         let deadline = operation.deadline.or(policy.retry.deadline);
-        let mut account = Account::open(inner, operation, now);
-        let opened = (now, account.began_nanos);
+        let mut account = Account::open(inner, operation, now, fresh.at);
         account.route_reason = route.reason;
         if let Some(carried) = carried {
             account.take_over(carried);
@@ -286,8 +283,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             last_resort: false,
             epoch: 0,
             policy_version: policy.version,
-            opened,
-            fresh: Some(snapshot),
+            fresh: Some(fresh),
             waits: None,
         }
     }

@@ -54,6 +54,8 @@ pub(super) struct Excluded {
     pub tried: Numbers,
     /// Refused by their gate in this round.
     pub refused: Numbers,
+    /// One of them is merely full or over its rate: it will soon let somebody in.
+    pub is_full: bool,
 }
 
 impl Excluded {
@@ -63,7 +65,12 @@ impl Excluded {
 
     pub(super) fn clear(&mut self) {
         self.tried.clear();
+        self.forget_refused();
+    }
+
+    pub(super) fn forget_refused(&mut self) {
         self.refused.clear();
+        self.is_full = false;
     }
 }
 
@@ -98,11 +105,11 @@ impl<M: Member> Inner<M> {
         let mut fitting: SmallVec<[usize; 8]> = SmallVec::new();
         let (mut anybody, mut anyone_healthy) = (false, false);
         for (index, placed) in snapshot.endpoints.iter().enumerate() {
-            let Some(tier) = self.admissible(placed, need, filter) else {
+            let Some(tier) = tier_of(placed, need, filter) else {
                 continue;
             };
             anybody = true;
-            if !self.is_healthy(snapshot, placed) {
+            if !is_healthy(snapshot, placed) {
                 continue;
             }
             anyone_healthy = true;
@@ -122,9 +129,12 @@ impl<M: Member> Inner<M> {
             },
             [] if !anybody => Choice::Nobody,
             [] if !snapshot.policy.route.last_resort => Choice::Exhausted,
-            // A healthy one was tried; what follows is another round. If all of them were only refused
-            // by their gates, the others are still better than nothing.
-            [] if anyone_healthy && !excluded.tried.is_empty() => Choice::Exhausted,
+            // A healthy one was tried: what follows is another round. Or one is merely full: what follows
+            // is a wait. If all of them were refused by their circuits, the others are still better than
+            // nothing.
+            [] if anyone_healthy && (excluded.is_full || !excluded.tried.is_empty()) => {
+                Choice::Exhausted
+            }
             [] => self.least_bad(snapshot, need, filter, excluded),
             several => {
                 let index = self.pick(snapshot, several, now);
@@ -134,22 +144,6 @@ impl<M: Member> Inner<M> {
                 }
             }
         }
-    }
-
-    /// The tier of an endpoint that role, drain and the face's filter leave in.
-    fn admissible(
-        &self,
-        placed: &Placed<M>,
-        need: Need,
-        filter: Option<Filter<'_, M>>,
-    ) -> Option<u8> {
-        let tier = need.tier(placed.role)?;
-        let fits = !placed.endpoint.is_draining() && filter.is_none_or(|filter| filter(placed));
-        fits.then_some(tier)
-    }
-
-    fn is_healthy(&self, snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
-        placed.endpoint.fitness() != Fitness::Down && !lags(snapshot, placed)
     }
 
     fn pick(&self, snapshot: &Snapshot<M>, indices: &[usize], now: Instant) -> usize {
@@ -188,7 +182,7 @@ impl<M: Member> Inner<M> {
             .enumerate()
             .filter(|(_, placed)| !excluded.has(placed.endpoint.number))
             .filter_map(|(index, placed)| {
-                let tier = self.admissible(placed, need, filter)?;
+                let tier = tier_of(placed, need, filter)?;
                 let is_down = placed.endpoint.fitness() == Fitness::Down;
                 let lag = placed.endpoint.lag().unwrap_or(Duration::MAX);
                 Some(((is_down, lag, tier), index))
@@ -204,6 +198,26 @@ impl<M: Member> Inner<M> {
     }
 }
 
+/// The tier of an endpoint that role, drain and the face's filter leave in.
+fn tier_of<M>(placed: &Placed<M>, need: Need, filter: Option<Filter<'_, M>>) -> Option<u8> {
+    let tier = need.tier(placed.role)?;
+    let fits = !placed.endpoint.is_draining() && filter.is_none_or(|filter| filter(placed));
+    fits.then_some(tier)
+}
+
+fn is_healthy<M>(snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
+    placed.endpoint.fitness() != Fitness::Down && !lags(snapshot, placed)
+}
+
+/// Whether role, drain and the face's filter leave an endpoint in.
+pub(super) fn is_admissible<M>(
+    placed: &Placed<M>,
+    need: Need,
+    filter: Option<Filter<'_, M>>,
+) -> bool {
+    tier_of(placed, need, filter).is_some()
+}
+
 /// Whether a replica is too far behind for reads. Unknown counts as lagging. Without a primary there is
 /// nothing to compare with, and sources without roles have no lag.
 fn lags<M>(snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
@@ -217,6 +231,27 @@ fn lags<M>(snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
 }
 
 impl<M> Snapshot<M> {
+    /// Whether a choice now would find an endpoint that is not excluded.
+    pub(super) fn has_another(
+        &self,
+        need: Need,
+        filter: Filter<'_, M>,
+        excluded: &Excluded,
+    ) -> bool {
+        let mut fitting = self
+            .endpoints
+            .iter()
+            .filter(|placed| is_admissible(placed, need, Some(filter)));
+        let any_healthy = fitting.clone().any(|placed| is_healthy(self, placed));
+        fitting.any(|placed| {
+            let is_in = match any_healthy {
+                true => is_healthy(self, placed),
+                false => self.policy.route.last_resort,
+            };
+            is_in && !excluded.has(placed.endpoint.number)
+        })
+    }
+
     /// The place of an endpoint in the list.
     pub(super) fn placed(&self, index: usize) -> &Placed<M> {
         &self.endpoints[index]

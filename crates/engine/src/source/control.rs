@@ -107,6 +107,7 @@ impl<M: Member> Source<M> {
             let _one_at_a_time = self.inner.change.lock();
             let (snapshot, made) = make(&self.inner.snapshot.load())?;
             self.inner.snapshot.store(Arc::new(snapshot));
+            self.inner.version.fetch_add(1, Ordering::AcqRel);
             made
         };
         self.inner.changed.send_modify(|version| *version += 1);

@@ -2,10 +2,12 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::time::Instant;
 
-use super::Snapshot;
+use super::{Inner, Snapshot};
 
 /// A snapshot borrowed from the pointer to the current one, which costs no shared count, or owned. What
 /// waits must own it: only a few can be borrowed in each thread at once without a cost to all others.
@@ -37,6 +39,30 @@ impl<M> Deref for HeldSnapshot<M> {
         match self {
             HeldSnapshot::Borrowed(guard) => guard,
             HeldSnapshot::Owned(snapshot) => snapshot,
+        }
+    }
+}
+
+/// The present moment and the snapshot of it, for one step of a call that does not wait.
+pub(crate) struct Fresh<M> {
+    pub(super) now: Instant,
+    /// The same in nanoseconds of the source's origin.
+    pub(super) at: u64,
+    /// Of the snapshot or an older one, never of a newer one.
+    pub(super) version: u64,
+    pub(super) snapshot: HeldSnapshot<M>,
+}
+
+impl<M> Fresh<M> {
+    pub(super) fn new(inner: &Inner<M>) -> Self {
+        let now = Instant::now();
+        // Before the snapshot, so that a change in between is noticed.
+        let version = inner.version.load(Ordering::Acquire);
+        Fresh {
+            now,
+            at: inner.origin.nanos(now),
+            version,
+            snapshot: HeldSnapshot::borrow(&inner.snapshot),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mainstay_engine::policy::{Jitter, RetryOrder};
 use mainstay_engine::{
-    Attempt, Category, EndpointSpec, EventKind, Failure, Need, Operation, Outcome, Policy, Preset,
-    RejectionReason, Role, Route, Safety, Sent, Settings, Source, Stopped,
+    Attempt, Category, EndpointSpec, EventKind, Failure, Operation, Outcome, Policy, Preset,
+    RejectionReason, Role, Safety, Sent, Settings, Source, Stopped,
 };
 use tokio::time::Instant;
 
@@ -479,91 +479,6 @@ async fn every_way_out_counts_exactly_once() {
         (4, 1, 1, 1, 1)
     );
     assert_eq!(source.status()[0].in_flight, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_endpoint_limit_makes_calls_wait_in_line_and_none_is_lost() {
-    let mut settings = exact(Preset::Balanced);
-    settings.limits.concurrency = None;
-    let mut own = settings.clone();
-    own.limits.concurrency = Some(2);
-    let source = Source::<()>::builder("s", Policy::new(settings).unwrap())
-        .endpoint(EndpointSpec::new("a", ()).policy(Policy::new(own).unwrap()))
-        .build()
-        .unwrap();
-    let running = Arc::new(AtomicU32::new(0));
-    let work = |_attempt: Attempt| {
-        let running = Arc::clone(&running);
-        async move {
-            let now = running.fetch_add(1, Ordering::SeqCst) + 1;
-            assert!(now <= 2, "{now} at once at a limit of 2");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            running.fetch_sub(1, Ordering::SeqCst);
-            Ok::<(), Failure>(())
-        }
-    };
-    let operation = Operation::read("q");
-    let callers = (0..20).map(|_| source.call(&operation, &classify, work));
-    let began = Instant::now();
-    for result in futures_util::future::join_all(callers).await {
-        result.unwrap();
-    }
-    assert_eq!(began.elapsed(), Duration::from_millis(1000));
-}
-
-/// A slot must not wake only somebody who cannot use it: the writer that waits longest wants the other
-/// endpoint.
-#[tokio::test(start_paused = true)]
-async fn a_free_slot_wakes_a_caller_that_can_use_it() {
-    let mut settings = exact(Preset::Balanced);
-    settings.limits.concurrency = None;
-    settings.route.read_from = mainstay_engine::policy::ReadFrom::Replica;
-    let mut own = settings.clone();
-    own.limits.concurrency = Some(1);
-    let own = Policy::new(own).unwrap();
-    let endpoint = |id, role| {
-        EndpointSpec::new(id, ())
-            .role(role)
-            .policy(Arc::clone(&own))
-    };
-    let source = Source::<()>::builder("s", Policy::new(settings).unwrap())
-        .endpoint(endpoint("primary", Role::Primary))
-        .endpoint(endpoint("replica", Role::Replica))
-        .build()
-        .unwrap();
-    let lasting = |millis| {
-        move |_: Attempt| async move {
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-            Ok::<(), Failure>(())
-        }
-    };
-    let (read, write) = (Operation::read("r"), Operation::write("w"));
-    let primary_only = || Route {
-        need: Some(Need::Primary),
-        ..Route::default()
-    };
-    // Reads fall back to the primary only where no replica is left, so both endpoints are full.
-    let holding = async {
-        tokio::join!(
-            source.call(&write, &classify, lasting(2_000)),
-            source.call(&read, &classify, lasting(100)),
-        )
-    };
-    let later = async {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let writer = source.call_on(&write, primary_only(), &classify, lasting(1));
-        let reader = async {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            let began = Instant::now();
-            source.call(&read, &classify, lasting(1)).await.unwrap();
-            began.elapsed()
-        };
-        let (written, waited) = tokio::join!(writer, reader);
-        written.unwrap();
-        waited
-    };
-    let (_, waited) = tokio::join!(holding, later);
-    assert!(waited < Duration::from_millis(100), "waited {waited:?}");
 }
 
 #[test]

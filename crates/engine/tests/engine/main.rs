@@ -5,6 +5,7 @@
 
 mod calls;
 mod dropping;
+mod pressure;
 mod probing;
 mod sharing;
 

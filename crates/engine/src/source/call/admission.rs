@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::slot::Counted;
 use super::{Member, Run, deadline_passed};
 use crate::policy::{LimitSettings, OverRate, Policy};
 use crate::queue::{DirectPlace, Place, QueueRefusal};
@@ -28,17 +29,17 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(deadline_passed());
         }
-        let Some(snapshot) = &self.fresh else {
+        let Some(fresh) = &self.fresh else {
             return Ok(None);
         };
-        let policy = &snapshot.policy;
+        let policy = &fresh.snapshot.policy;
         if policy.limits.rate.is_some() {
             return Ok(None);
         }
         let Some(place) = inner.queue.try_enter_direct(policy.limits.concurrency) else {
             return Ok(None);
         };
-        self.deposit(policy);
+        self.deposit(policy, fresh.at);
         Ok(Some(Admitted::Directly(place)))
     }
 
@@ -52,20 +53,22 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             self.take_rate(limits, rate).await?;
         }
         let place = self.queue(limits).await?;
-        self.deposit(&snapshot.policy);
+        let now = self.inner.origin.nanos(Instant::now());
+        self.deposit(&snapshot.policy, now);
         Ok(Admitted::FromQueue(place))
     }
 
-    fn deposit(&self, policy: &Policy) {
+    fn deposit(&self, policy: &Policy, at: u64) {
         if let Some(budget) = &policy.retry.budget {
-            self.inner.budget.deposit_at(budget, self.opened.1);
+            self.inner.budget.deposit_at(budget, at);
         }
     }
 
     async fn take_rate(&self, limits: &LimitSettings, rate: f64) -> Result<(), Rejection> {
         let burst = burst(limits, rate);
-        let mut now = self.opened.0;
+        let mut now = Instant::now();
         let give_up = now + limits.queue_wait;
+        let mut waiting = None;
         loop {
             let Err(retry_in) = self.inner.rate.take(rate, burst, now) else {
                 return Ok(());
@@ -77,6 +80,17 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
                     Reason::RateLimited,
                     Some(retry_in),
                     format!("over {rate} calls per second; try again in {retry_in:?}"),
+                ));
+            }
+            let waiting = waiting.get_or_insert_with(|| Counted::one(&self.inner.waiting_for_rate));
+            if waiting.others >= u64::from(limits.queue_depth) {
+                return Err(Rejection::new(
+                    Reason::QueueFull,
+                    Some(retry_in),
+                    format!(
+                        "over {rate} calls per second and {} calls wait already; send less or raise limits.queue_depth",
+                        waiting.others
+                    ),
                 ));
             }
             tokio::time::sleep_until(due).await;

@@ -52,10 +52,9 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         let fault = self
             .inner
             .fault(self.operation, &attempt.endpoint, attempt.number);
-        let endpoint = &in_flight.placed().endpoint;
         let bounds = Bounds {
             ends_at: limit.ends_at.map(|end| end + self.route.grace),
-            mark: endpoint.cut_mark(!self.operation.safety.is_read()),
+            mark: limit.mark,
         };
         let ran = match fault {
             None => {

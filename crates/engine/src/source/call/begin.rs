@@ -1,14 +1,16 @@
 //! Before an attempt: choosing an endpoint and asking its gate. Nothing here waits.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::candidates::{Choice, Excluded};
+use super::super::candidates::{Choice, Excluded, is_admissible};
+use super::super::held::Fresh;
 use super::super::{HeldSnapshot, Member, Need, Snapshot};
 use super::{Run, Stop};
-use crate::endpoint::{Endpoint, Placed};
+use crate::endpoint::{CutMark, Endpoint, Fitness, Placed};
 use crate::event::EventKind;
 use crate::gate::{Refusal, Ticket};
 use crate::in_flight::InFlight;
@@ -38,6 +40,8 @@ pub(super) enum WaitFor<M> {
 /// When an attempt ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limit {
+    /// How far the endpoint's cuts were when it was found fit.
+    pub mark: CutMark,
     pub ends_at: Option<Instant>,
     /// The caller's deadline ends the attempt earlier than the policy would.
     pub cut_by_deadline: bool,
@@ -47,31 +51,45 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     /// Finds an endpoint that lets the next attempt in.
     pub(super) fn begin(&mut self) -> Result<Begin<M>, Stop> {
         let inner = self.inner;
-        let (now, at, snapshot) = match self.fresh.take() {
-            Some(snapshot) => (self.opened.0, self.opened.1, snapshot),
-            None => inner.fresh(),
-        };
-        if self.ends_at.is_some_and(|end| now >= end) {
-            return Err(Stop::Stopped(Stopped::Deadline));
-        }
-        let read_from = snapshot.policy.route.read_from;
-        let by_safety = || Need::of(self.operation.safety, read_from);
-        let need = self.route.need.unwrap_or_else(by_safety);
         loop {
-            match self.choose(&snapshot, need, now) {
-                Choice::Use { index, last_resort } => {
-                    let placed = snapshot.placed(index);
-                    self.check_time_left(&placed.endpoint, now)?;
-                    if let Some(ticket) = self.ask(placed, now) {
-                        self.note_admission(&snapshot, index, last_resort);
-                        let in_flight = InFlight::new(snapshot, index, ticket, now, at);
-                        return Ok(Begin::Attempt(in_flight));
-                    }
-                }
+            let fresh = self.fresh.take().unwrap_or_else(|| Fresh::new(inner));
+            let Fresh {
+                now,
+                at,
+                version,
+                snapshot,
+            } = fresh;
+            if self.ends_at.is_some_and(|end| now >= end) {
+                return Err(Stop::Stopped(Stopped::Deadline));
+            }
+            let need = self.need(&snapshot);
+            let (index, last_resort) = match self.choose(&snapshot, need, now) {
+                Choice::Use { index, last_resort } => (index, last_resort),
                 Choice::Exhausted => return Ok(Begin::Wait(WaitFor::Exhausted(snapshot))),
                 Choice::Nobody => return Ok(Begin::Wait(WaitFor::Nobody(snapshot, need, now))),
+            };
+            let placed = snapshot.placed(index);
+            let mark = placed.endpoint.cut_mark(!self.operation.safety.is_read());
+            let went_down = !last_resort && placed.endpoint.fitness() == Fitness::Down;
+            if went_down || inner.version.load(Ordering::Acquire) != version {
+                // A cut for that came before the mark: this attempt would never be cut.
+                continue;
+            }
+            self.check_time_left(&placed.endpoint, now)?;
+            if let Some(ticket) = self.ask(placed, now) {
+                self.limit.mark = mark;
+                self.note_admission(&snapshot, index, last_resort);
+                let in_flight = InFlight::new(snapshot, index, ticket, now, at);
+                return Ok(Begin::Attempt(in_flight));
             }
         }
+    }
+
+    /// The role that the call needs.
+    pub(super) fn need(&self, snapshot: &Snapshot<M>) -> Need {
+        let read_from = snapshot.policy.route.read_from;
+        let by_safety = || Need::of(self.operation.safety, read_from);
+        self.route.need.unwrap_or_else(by_safety)
     }
 
     fn note_admission(&mut self, snapshot: &Snapshot<M>, index: usize, last_resort: bool) {
@@ -83,9 +101,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 .events
                 .publish(EventKind::LastResort { endpoint });
         }
-        if let Some(mut waits) = self.waits.take() {
-            waits.admitted_by(endpoint.number);
-        }
+        self.waits = None;
         self.epoch = snapshot.epoch;
         self.policy_version = snapshot.policy.version;
     }
@@ -97,8 +113,9 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             return inner.choose(snapshot, need, filter, &Excluded::default(), now);
         };
         if let Some(number) = progress.stay_on.take() {
+            // It may have lost its role meanwhile.
             let staying = snapshot.endpoints.iter().position(|placed| {
-                placed.endpoint.number == number && !placed.endpoint.is_draining()
+                placed.endpoint.number == number && is_admissible(placed, need, filter)
             });
             if let Some(index) = staying {
                 return Choice::Use {
@@ -160,6 +177,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     (own, end) => own.or(end),
                 };
                 self.limit = Limit {
+                    mark: CutMark::default(),
                     ends_at,
                     cut_by_deadline: ends_at == self.ends_at && ends_at != own_end,
                 };

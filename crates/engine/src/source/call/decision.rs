@@ -11,7 +11,7 @@ use super::super::candidates::{Excluded, Numbers};
 use super::super::{Member, Snapshot};
 use super::{Run, Stop};
 use crate::backoff::Backoff;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Placed};
 use crate::event::{EventKind, Role};
 use crate::failure::{Blame, Category, Failure, Sent};
 use crate::gate::Refusal;
@@ -102,8 +102,12 @@ impl<E> Progress<E> {
                 self.refusals.circuit = Some(soonest);
             }
             Refusal::Isolated => self.refusals.isolated = true,
-            Refusal::Concurrency { .. } => self.refusals.concurrency = true,
+            Refusal::Concurrency { .. } => {
+                self.excluded.is_full = true;
+                self.refusals.concurrency = true;
+            }
             Refusal::Rate { retry_in } => {
+                self.excluded.is_full = true;
                 let soonest = self
                     .refusals
                     .rate
@@ -270,12 +274,19 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         failure: &Failure,
     ) -> Option<Stop> {
         let snapshot = self.inner.snapshot.load_full();
-        let tried = &self.progress().excluded.tried;
-        let others = snapshot
-            .endpoints
-            .iter()
-            .any(|placed| !tried.contains(&placed.endpoint.number));
-        if !others {
+        let need = self.need(&snapshot);
+        let filter = self.route.filter;
+        let progress = self.progress();
+        let may_use = |placed: &Placed<M>| {
+            let endpoints_max = policy
+                .retry
+                .endpoints_max
+                .map_or(usize::MAX, |max| max as usize);
+            let within = progress.used.len() < endpoints_max
+                || progress.used.contains(&placed.endpoint.number);
+            within && filter.is_none_or(|fits| fits(placed))
+        };
+        if !snapshot.has_another(need, &may_use, &progress.excluded) {
             return None;
         }
         if let Err(stop) = self.spend(policy, from) {

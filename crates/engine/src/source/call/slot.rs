@@ -16,26 +16,17 @@ use crate::rejection::{Reason, Rejection};
 
 /// A call that waits for a slot, counted while it does.
 pub(super) struct SlotWaits<'a> {
-    count: &'a AtomicU64,
-    others: u64,
+    counted: Counted<'a>,
+    since: Instant,
     at: SmallVec<[SlotWait; 4]>,
 }
 
 impl<'a> SlotWaits<'a> {
     fn begin(count: &'a AtomicU64) -> Self {
         SlotWaits {
-            count,
-            others: count.fetch_add(1, Ordering::AcqRel),
+            counted: Counted::one(count),
+            since: Instant::now(),
             at: SmallVec::new(),
-        }
-    }
-
-    /// The endpoint with this number let the call in.
-    pub(super) fn admitted_by(&mut self, number: u64) {
-        for wait in &mut self.at {
-            if wait.endpoint().number == number {
-                wait.got_slot();
-            }
         }
     }
 
@@ -53,7 +44,23 @@ impl<'a> SlotWaits<'a> {
     }
 }
 
-impl Drop for SlotWaits<'_> {
+/// One of those that wait for the same, counted while this lives.
+pub(super) struct Counted<'a> {
+    count: &'a AtomicU64,
+    /// How many waited already.
+    pub others: u64,
+}
+
+impl<'a> Counted<'a> {
+    pub(super) fn one(count: &'a AtomicU64) -> Self {
+        Counted {
+            count,
+            others: count.fetch_add(1, Ordering::AcqRel),
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
@@ -69,7 +76,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         let waits = self
             .waits
             .get_or_insert_with(|| Box::new(SlotWaits::begin(&inner.waiting)));
-        if waits.others >= u64::from(limits.queue_depth) {
+        if waits.counted.others >= u64::from(limits.queue_depth) {
             return Err(Stop::Rejected(Rejection::new(
                 Reason::QueueFull,
                 Some(limits.queue_wait),
@@ -78,7 +85,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         }
         let is_new = waits.join(snapshot, &progress.excluded.refused);
         if !is_new && !waits.at.is_empty() {
-            let give_up = self.account.began + limits.queue_wait;
+            let give_up = waits.since + limits.queue_wait;
             let until = self.ends_at.map_or(give_up, |end| end.min(give_up));
             let token_due = progress.token_due(Instant::now());
             let retry = token_due.map_or(until, |due| due.min(until));
@@ -102,7 +109,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         }
         // One who has just begun to wait asks once more: a slot that came back before told nobody.
         let progress = self.progress();
-        progress.excluded.refused.clear();
+        progress.excluded.forget_refused();
         progress.forget_refusals();
         Ok(())
     }
