@@ -15,5 +15,6 @@ mod stories {
     mod mistakes;
     mod nested;
     mod restart;
+    mod servers;
     mod world;
 }

@@ -158,7 +158,12 @@ impl MariadbServer {
     /// # Errors
     /// What the server or the network said.
     pub async fn session(&self) -> Result<MariadbSession> {
-        MariadbSession::connect(self.port(), "test").await
+        let connected = MariadbSession::connect(self.port(), "test").await;
+        connected.map_err(|problem| match self.pid() {
+            // It ended by itself: its log says why.
+            Some(pid) if !process::running(pid) => problem.context(self.log_tail()),
+            _ => problem,
+        })
     }
 
     /// Runs statements on a connection of their own, as `root` in the database `test`.

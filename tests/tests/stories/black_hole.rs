@@ -6,30 +6,22 @@ use mainstay::policy::Settings;
 use mainstay::sql::{Options, Verbs};
 use mainstay::tasks::Tasks;
 use mainstay::{DataProxy, EventKind, Preset};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions};
+use mainstay_testkit::mariadb::MariadbCluster;
+use mainstay_testkit::postgres::PostgresCluster;
 use tokio::time::{Instant, sleep};
 
 use super::chronicle::{Chronicle, is_down, is_healthy, is_promoted};
+use super::servers::{Cluster, Server};
 use super::world::{self, Load};
 
 /// What a read may take beyond its attempt's limit: another endpoint's answer on a busy machine.
 const FAILOVER: Duration = Duration::from_millis(500);
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-async fn cluster() -> PostgresCluster {
-    let cluster = PostgresCluster::start(2, PostgresOptions::new())
-        .await
-        .unwrap();
-    cluster
-        .primary()
-        .sql(
-            "CREATE TABLE marks (id bigint NOT NULL);
-             CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
-             INSERT INTO fixed VALUES (1, 'one')",
-        )
-        .await
-        .unwrap();
-    cluster.wait_caught_up().await.unwrap();
+async fn cluster<C: Cluster>() -> C {
+    let cluster = C::start(2, &[]).await;
+    cluster.primary().sql(world::TABLES).await.unwrap();
+    cluster.wait_caught_up().await;
     cluster
 }
 
@@ -69,13 +61,21 @@ async fn read_from(proxy: &DataProxy, name: &str, limit: Duration) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_leaves_within_two_checks_and_its_attempts_are_cut_then() {
-    let cluster = cluster().await;
+    stop_each_of_two::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_black_hole_of_mariadb_leaves_within_two_checks_and_its_attempts_are_cut_then() {
+    stop_each_of_two::<MariadbCluster>().await;
+}
+
+async fn stop_each_of_two<C: Cluster>() {
+    let cluster = cluster::<C>().await;
     let tasks = Tasks::new();
     let settings = settings(Duration::from_millis(400), Duration::from_millis(300));
     let leaves = two_checks(&settings);
     assert!(leaves < ATTEMPT, "a cut is to be told from a timeout");
-    let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
-    let proxy = world::source(&ports, settings, &tasks, |_: &_| {});
+    let proxy = world::source_over(&cluster, settings, &tasks, |_: &_| {});
     let chronicle = Chronicle::of(&proxy);
     world::wait_for_primary(&proxy).await;
     let load = Load::start(&proxy, 20, 2);
@@ -85,7 +85,7 @@ async fn a_black_hole_leaves_within_two_checks_and_its_attempts_are_cut_then() {
         let name = world::NAMES[number];
         load.books.take_slowest_read();
         let stopped = Instant::now();
-        cluster.node(number).sigstop().unwrap();
+        cluster.node(number).sigstop();
         let down = |event: &EventKind| is_down(event, name);
         let left = chronicle.wait("it is down", stopped, leaves, down).await;
         // Reads cut at that moment are answered elsewhere within a failover.
@@ -100,7 +100,7 @@ async fn a_black_hole_leaves_within_two_checks_and_its_attempts_are_cut_then() {
         assert!(load.books.take_slowest_read() < FAILOVER, "nobody asks it");
 
         let continued = Instant::now();
-        cluster.node(number).sigcont().unwrap();
+        cluster.node(number).sigcont();
         let healthy = |event: &EventKind| is_healthy(event, name);
         let back = chronicle
             .wait("it is healthy", continued, leaves, healthy)
@@ -127,23 +127,31 @@ async fn a_black_hole_leaves_within_two_checks_and_its_attempts_are_cut_then() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_waits_for_a_black_hole_longer_than_one_attempt_and_a_failover() {
-    let cluster = cluster().await;
+    stop_between_checks::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_waits_for_a_black_hole_of_mariadb_longer_than_one_attempt_and_a_failover() {
+    stop_between_checks::<MariadbCluster>().await;
+}
+
+async fn stop_between_checks<C: Cluster>() {
+    let cluster = cluster::<C>().await;
     let tasks = Tasks::new();
     // Checks that come later than the attempts' limit.
     let settings = settings(Duration::from_secs(5), Duration::from_secs(2));
-    let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
-    let proxy = world::source(&ports, settings, &tasks, |_: &_| {});
+    let proxy = world::source_over(&cluster, settings, &tasks, |_: &_| {});
     world::wait_for_primary(&proxy).await;
     let load = Load::start(&proxy, 20, 0);
     sleep(Duration::from_millis(500)).await;
     load.books.take_slowest_read();
-    cluster.node(1).sigstop().unwrap();
+    cluster.node(1).sigstop();
     sleep(ATTEMPT + 2 * FAILOVER).await;
     let replica = load.books.take_slowest_read();
-    cluster.node(1).sigcont().unwrap();
-    cluster.node(0).sigstop().unwrap();
+    cluster.node(1).sigcont();
+    cluster.node(0).sigstop();
     sleep(ATTEMPT + 2 * FAILOVER).await;
-    cluster.node(0).sigcont().unwrap();
+    cluster.node(0).sigcont();
     let books = load.stop().await;
     let primary = books.take_slowest_read();
     println!("slowest read: replica stopped {replica:?}, primary stopped {primary:?}");

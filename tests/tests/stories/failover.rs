@@ -1,4 +1,4 @@
-//! A PostgreSQL primary with two replicas under load; servers are killed, and nobody notices but an
+//! A primary with two replicas under load; servers are killed, and nobody notices but an
 //! event.
 
 use std::sync::Arc;
@@ -6,30 +6,19 @@ use std::time::Duration;
 
 use mainstay::tasks::Tasks;
 use mainstay::{Event, EventKind, Preset};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
+use mainstay_testkit::mariadb::MariadbCluster;
+use mainstay_testkit::postgres::PostgresCluster;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::servers::{Cluster, Server};
 use super::world::{self, Load};
 
 /// Writes go on at most this long after a direct connection could commit on the new primary.
 const RESUME_MAX: Duration = Duration::from_secs(1);
 
-async fn prepare(cluster: &PostgresCluster) {
-    cluster
-        .primary()
-        .sql(
-            "CREATE TABLE marks (id bigint NOT NULL);
-             CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
-             INSERT INTO fixed VALUES (1, 'one')",
-        )
-        .await
-        .unwrap();
-    cluster.wait_caught_up().await.unwrap();
-}
-
 /// The moment at which a direct connection has committed.
-async fn first_direct_commit(server: &PostgresServer) -> Instant {
+async fn first_direct_commit(server: &impl Server) -> Instant {
     let give_up = Instant::now() + Duration::from_secs(20);
     loop {
         let tried = server.sql("INSERT INTO marks (id) VALUES (-1)");
@@ -43,12 +32,19 @@ async fn first_direct_commit(server: &PostgresServer) -> Instant {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
-    let cluster = PostgresCluster::start(2, PostgresOptions::new())
-        .await
-        .unwrap();
-    prepare(&cluster).await;
+    kill_a_replica_and_then_the_primary::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_servers_of_mariadb_cost_no_read_and_no_acknowledged_write() {
+    kill_a_replica_and_then_the_primary::<MariadbCluster>().await;
+}
+
+async fn kill_a_replica_and_then_the_primary<C: Cluster>() {
+    let cluster = C::start(2, &[]).await;
+    cluster.primary().sql(world::TABLES).await.unwrap();
+    cluster.wait_caught_up().await;
     let tasks = Tasks::new();
-    let ports: Vec<u16> = cluster.nodes().iter().map(PostgresServer::port).collect();
     let promoted = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&promoted);
     let observer = move |event: &Event| {
@@ -56,27 +52,27 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
             list.lock().push(endpoint.to_string());
         }
     };
-    let proxy = world::source(&ports, Preset::Balanced.settings(), &tasks, observer);
+    let proxy = world::source_over(&cluster, Preset::Balanced.settings(), &tasks, observer);
     world::wait_for_primary(&proxy).await;
 
     let load = Load::start(&proxy, 50, 10);
     sleep(Duration::from_secs(1)).await;
     let replica = cluster.replica_numbers()[1];
-    cluster.node(replica).kill9().await.unwrap();
+    cluster.node(replica).kill9().await;
     sleep(Duration::from_millis(1500)).await;
     assert_eq!(
         *load.books.failed_reads.lock(),
         Vec::<String>::new(),
         "after a killed replica"
     );
-    cluster.node(replica).start_again().await.unwrap();
-    cluster.wait_attached(2).await.unwrap();
+    cluster.node(replica).start_again().await;
+    cluster.wait_attached(2).await;
 
     let before = load.books.written();
     let old = cluster.primary_number();
-    cluster.node(old).kill9().await.unwrap();
-    let next = cluster.most_advanced_replica().await.unwrap();
-    cluster.promote(next).await.unwrap();
+    cluster.node(old).kill9().await;
+    let next = cluster.most_advanced_replica().await;
+    cluster.promote(next).await;
     let direct = first_direct_commit(cluster.node(next)).await;
     sleep(RESUME_MAX).await;
     let resumed = load
@@ -89,7 +85,7 @@ async fn killed_servers_cost_no_read_and_no_acknowledged_write() {
     sleep(Duration::from_secs(1)).await;
     assert!(load.books.written() > before + 50, "writes go on");
 
-    cluster.node(old).start_again().await.unwrap();
+    cluster.node(old).start_again().await;
     let on_old = world::stored(cluster.node(old)).await.len();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use mainstay::sql::{Options, Value, Verbs};
 use mainstay::tasks::Tasks;
-use mainstay::{DataProxy, EventKind, Preset};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions};
+use mainstay::{DataProxy, Database, EventKind, Preset};
+use mainstay_testkit::mariadb::MariadbCluster;
+use mainstay_testkit::postgres::PostgresCluster;
 use tokio::task::JoinSet;
 
 use super::chronicle::{Chronicle, is_long};
+use super::servers::{Cluster, Server};
 use super::world;
 
 /// What writes without a word of it in the text of the reader: `bump` inserts a row and says how many
 /// there are.
-const HIDING_PLACES: &str = "
+const IN_POSTGRES: &str = "
     CREATE TABLE bumps (id bigserial PRIMARY KEY, why text NOT NULL);
     CREATE FUNCTION bump(why text) RETURNS bigint VOLATILE LANGUAGE plpgsql AS
         $$ BEGIN INSERT INTO bumps (why) VALUES (why); RETURN (SELECT count(*) FROM bumps); END $$;
@@ -37,6 +39,17 @@ const HIDING_PLACES: &str = "
     CREATE TABLE ruled (why text);
     CREATE RULE instead AS ON INSERT TO ruled DO INSTEAD INSERT INTO bumps (why) VALUES (NEW.why);";
 
+const IN_MARIADB: &str = "
+    CREATE TABLE bumps (id bigint AUTO_INCREMENT PRIMARY KEY, why text NOT NULL);
+    CREATE FUNCTION bump(why text) RETURNS bigint MODIFIES SQL DATA
+        BEGIN INSERT INTO bumps (why) VALUES (why); RETURN (SELECT count(*) FROM bumps); END;
+    CREATE FUNCTION calm(why text) RETURNS bigint READS SQL DATA RETURN bump(why);
+    CREATE FUNCTION still(why text) RETURNS bigint NO SQL DETERMINISTIC RETURN bump(why);
+    CREATE VIEW numbered AS SELECT bump('view') AS n;
+    CREATE VIEW deeper AS SELECT n + 0 AS n FROM numbered;
+    CREATE TABLE orders (why text);
+    CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW INSERT INTO bumps (why) VALUES (NEW.why);";
+
 /// Reads by their looks.
 const LOOK_LIKE_READS: [&str; 5] = [
     "SELECT n FROM numbered",
@@ -45,21 +58,51 @@ const LOOK_LIKE_READS: [&str; 5] = [
     "SELECT 'an ' * 'operator'",
     "SELECT CAST(ROW(1, 'x')::bumps AS bigint)",
 ];
+const LOOK_LIKE_READS_OF_MARIADB: [&str; 4] = [
+    "SELECT n FROM numbered",
+    "SELECT n FROM deeper WHERE n > 0",
+    "SELECT calm('says that it reads')",
+    "SELECT still('says that it does nothing')",
+];
 
-struct World {
-    cluster: PostgresCluster,
+/// What each database hides, which statements look like reads, and which writes do not.
+trait Hides: Cluster {
+    const PLACES: &str;
+    const READS: &[&str];
+    const WRITES: &[&str];
+}
+
+impl Hides for PostgresCluster {
+    const PLACES: &str = IN_POSTGRES;
+    const READS: &[&str] = &LOOK_LIKE_READS;
+    const WRITES: &[&str] = &[
+        "INSERT INTO orders (why) VALUES ('trigger')",
+        "INSERT INTO ruled (why) VALUES ('rule')",
+        "SELECT bump('volatile')",
+    ];
+}
+
+impl Hides for MariadbCluster {
+    const PLACES: &str = IN_MARIADB;
+    const READS: &[&str] = &LOOK_LIKE_READS_OF_MARIADB;
+    const WRITES: &[&str] = &[
+        "INSERT INTO orders (why) VALUES ('trigger')",
+        "SELECT bump('modifies')",
+    ];
+}
+
+struct World<C> {
+    cluster: C,
     proxy: DataProxy,
     chronicle: Chronicle,
     tasks: Tasks,
 }
 
-impl World {
+impl<C: Cluster> World<C> {
     async fn new(replicas: usize, tables: &str) -> Self {
-        let cluster = PostgresCluster::start(replicas, PostgresOptions::new())
-            .await
-            .unwrap();
+        let cluster = C::start(replicas, &[]).await;
         cluster.primary().sql(tables).await.unwrap();
-        cluster.wait_caught_up().await.unwrap();
+        cluster.wait_caught_up().await;
         let tasks = Tasks::new();
         let proxy = instance(&cluster, &tasks).await;
         let chronicle = Chronicle::of(&proxy);
@@ -108,17 +151,25 @@ impl World {
 }
 
 /// One instance of Mainstay over a cluster; all its endpoints are known to it.
-async fn instance(cluster: &PostgresCluster, tasks: &Tasks) -> DataProxy {
-    let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
-    let proxy = world::source(&ports, Preset::Balanced.settings(), tasks, |_: &_| {});
+async fn instance<C: Cluster>(cluster: &C, tasks: &Tasks) -> DataProxy {
+    let proxy = world::source_over(cluster, Preset::Balanced.settings(), tasks, |_: &_| {});
     world::wait_for_primary(&proxy).await;
     proxy
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_looks_like_a_read_runs_once_on_the_primary_and_is_remembered() {
-    let world = World::new(1, HIDING_PLACES).await;
-    for sql in LOOK_LIKE_READS {
+    run_hidden_writes::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_looks_like_a_read_runs_once_on_the_primary_and_is_remembered_on_mariadb() {
+    run_hidden_writes::<MariadbCluster>().await;
+}
+
+async fn run_hidden_writes<C: Hides>() {
+    let world = World::<C>::new(1, C::PLACES).await;
+    for sql in C::READS.iter().copied() {
         let (wrote, learned, endpoint, _) = world.ask(sql).await;
         assert_eq!(
             (wrote, endpoint.as_str()),
@@ -132,11 +183,7 @@ async fn a_write_that_looks_like_a_read_runs_once_on_the_primary_and_is_remember
         }
     }
     // These never looked like reads.
-    for sql in [
-        "INSERT INTO orders (why) VALUES ('trigger')",
-        "INSERT INTO ruled (why) VALUES ('rule')",
-        "SELECT bump('volatile')",
-    ] {
+    for sql in C::WRITES.iter().copied() {
         assert_eq!(world.ask(sql).await, (1, 0, "a".to_owned(), 1), "{sql}");
     }
     world.end().await;
@@ -144,7 +191,17 @@ async fn a_write_that_looks_like_a_read_runs_once_on_the_primary_and_is_remember
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_who_meet_a_hidden_write_together_run_it_once_each_and_it_is_learned_once() {
-    let world = World::new(1, HIDING_PLACES).await;
+    meet_a_hidden_write::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_who_meet_a_hidden_write_together_run_it_once_each_and_it_is_learned_once_on_mariadb()
+ {
+    meet_a_hidden_write::<MariadbCluster>().await;
+}
+
+async fn meet_a_hidden_write<C: Hides>() {
+    let world = World::<C>::new(1, C::PLACES).await;
     let mut callers = JoinSet::new();
     for _ in 0..40 {
         let proxy = world.proxy.clone();
@@ -171,8 +228,17 @@ async fn callers_who_meet_a_hidden_write_together_run_it_once_each_and_it_is_lea
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_declared_read_that_writes_is_refused_and_never_run() {
-    let world = World::new(1, HIDING_PLACES).await;
-    for sql in LOOK_LIKE_READS {
+    declare_reads::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declared_read_that_writes_is_refused_and_never_run_on_mariadb() {
+    declare_reads::<MariadbCluster>().await;
+}
+
+async fn declare_reads<C: Hides>() {
+    let world = World::<C>::new(1, C::PLACES).await;
+    for sql in C::READS.iter().copied() {
         let options = Options {
             safety: Some(mainstay::Safety::Read),
             ..Options::default()
@@ -187,22 +253,23 @@ async fn a_declared_read_that_writes_is_refused_and_never_run() {
 }
 
 /// How the replicas are held back, so that whoever reads there right after a write reads the past.
-const HELD_BACK: Duration = Duration::from_millis(500);
+const HELD_BACK: Duration = Duration::from_secs(1);
 const SESSIONS: u64 = 20;
 
 fn pairs() -> u64 {
     if is_long() { 10_000 } else { 1_000 }
 }
 
-async fn held_back() -> World {
-    let world = World::new(
+async fn held_back<C: Cluster>() -> World<C> {
+    let world = World::<C>::new(
         2,
         "CREATE TABLE ryw (id bigint PRIMARY KEY, v bigint NOT NULL);
-         INSERT INTO ryw SELECT g, 0 FROM generate_series(0, 99) g",
+         INSERT INTO ryw WITH RECURSIVE g(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM g WHERE n < 99) \
+         SELECT n, 0 FROM g",
     )
     .await;
     for number in world.cluster.replica_numbers() {
-        world.cluster.hold_back(number, HELD_BACK).await.unwrap();
+        world.cluster.hold_back(number, HELD_BACK).await;
     }
     world
 }
@@ -216,17 +283,17 @@ fn session(key: &str) -> Options {
 
 async fn write(proxy: &DataProxy, id: u64, v: u64, options: Options) {
     let params = vec![Value::I64(v as i64), Value::I64(id as i64)];
-    let written = proxy
-        .execute("UPDATE ryw SET v = $1 WHERE id = $2", params, options)
-        .await;
+    let place = |number| proxy.dialect().placeholder(number);
+    let update = format!("UPDATE ryw SET v = {} WHERE id = {}", place(1), place(2));
+    let written = proxy.execute(&update, params, options).await;
     assert_eq!(written.unwrap().affected, Some(1));
 }
 
 async fn read(proxy: &DataProxy, id: u64, options: Options) -> (u64, String) {
     let params = vec![Value::I64(id as i64)];
-    let read = proxy
-        .query("SELECT v FROM ryw WHERE id = $1", params, options)
-        .await;
+    let place = proxy.dialect().placeholder(1);
+    let select = format!("SELECT v FROM ryw WHERE id = {place}");
+    let read = proxy.query(&select, params, options).await;
     let answer = read.unwrap_or_else(|error| panic!("{}", world::describe(&error)));
     let Value::I64(v) = answer.rows[0][0] else {
         panic!("{:?}", answer.rows);
@@ -236,7 +303,16 @@ async fn read(proxy: &DataProxy, id: u64, options: Options) -> (u64, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_never_reads_the_time_before_its_own_write() {
-    let world = held_back().await;
+    read_own_writes::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_never_reads_the_time_before_its_own_write_on_mariadb() {
+    read_own_writes::<MariadbCluster>().await;
+}
+
+async fn read_own_writes<C: Cluster>() {
+    let world = held_back::<C>().await;
     let (past, elsewhere) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut callers = JoinSet::new();
     for id in 0..SESSIONS {
@@ -275,7 +351,16 @@ async fn a_session_never_reads_the_time_before_its_own_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_another_instance_served_never_reads_the_past_here() {
-    let world = held_back().await;
+    walk_between_instances::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_another_instance_served_never_reads_the_past_here_on_mariadb() {
+    walk_between_instances::<MariadbCluster>().await;
+}
+
+async fn walk_between_instances<C: Cluster>() {
+    let world = held_back::<C>().await;
     let other = instance(&world.cluster, &world.tasks).await;
     let mut without_a_session = 0;
     for v in 1..=50 {

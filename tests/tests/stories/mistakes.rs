@@ -12,12 +12,13 @@ use mainstay::sql::{
 };
 use mainstay::tasks::Tasks;
 use mainstay::{DataProxy, EventKind, Preset, Safety, Sent, SqlError};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions};
+use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::chronicle::{Chronicle, is_long, is_promoted};
+use super::servers::Server;
 use super::world;
 
 const TABLES: &str = "
@@ -322,10 +323,8 @@ async fn a_wrong_password_on_one_replica_fails_no_read() {
     cluster.wait_caught_up().await.unwrap();
     let tasks = Tasks::new();
     let login = |(number, password): (usize, &'static str)| {
-        let mut server = world::superuser(cluster.node(number).port());
-        server.user = "app".into();
-        server.password = Some(Arc::new(move || Ok(password.to_owned())));
-        server
+        let port = cluster.node(number).port();
+        <PostgresServer as Server>::driver(port, ("app", Some(password)), &tasks)
     };
     let servers = [(0, "right"), (1, "wrong"), (2, "right")].map(login);
     let proxy = world::source_of(servers.into(), settings(), &tasks, |_: &_| {});

@@ -8,13 +8,14 @@ use std::time::Duration;
 use mainstay::policy::Settings;
 use mainstay::postgres::{PostgresDriver, PostgresSettings, TlsMode};
 use mainstay::sql::Verbs;
-use mainstay::sql::{Database, Options, Plain, Value};
+use mainstay::sql::{Database, Driver, Options, Plain, Value};
 use mainstay::tasks::Tasks;
 use mainstay::{Chance, DataProxy, EndpointSpec, Observer, Policy, Role, Sent, SqlError};
-use mainstay_testkit::postgres::PostgresServer;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use super::servers::{Cluster, Server, first};
 
 /// Names of endpoints by their node's number.
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -33,20 +34,37 @@ pub(crate) fn postgres(port: u16, tasks: &Tasks) -> PostgresDriver {
     PostgresDriver::new(superuser(port), tasks.clone())
 }
 
-/// A source over servers on these ports; roles follow the servers.
+/// A source over PostgreSQL servers on these ports; roles follow the servers.
 pub(crate) fn source(
     ports: &[u16],
     settings: Settings,
     tasks: &Tasks,
     observer: impl Observer + 'static,
 ) -> DataProxy {
-    let servers = ports.iter().copied().map(superuser).collect();
-    source_of(servers, settings, tasks, observer)
+    let driver = |port: &u16| Arc::new(postgres(*port, tasks)) as Arc<dyn Driver>;
+    source_of(
+        ports.iter().map(driver).collect(),
+        settings,
+        tasks,
+        observer,
+    )
+}
+
+/// A source over all nodes of a cluster; roles follow the servers.
+pub(crate) fn source_over<C: Cluster>(
+    cluster: &C,
+    settings: Settings,
+    tasks: &Tasks,
+    observer: impl Observer + 'static,
+) -> DataProxy {
+    let driver = |port: u16| C::Node::driver(port, C::Node::SUPERUSER, tasks);
+    let drivers = cluster.ports().into_iter().map(driver).collect();
+    source_of(drivers, settings, tasks, observer)
 }
 
 /// A source over servers; roles follow them.
 pub(crate) fn source_of(
-    servers: Vec<PostgresSettings>,
+    drivers: Vec<Arc<dyn Driver>>,
     settings: Settings,
     tasks: &Tasks,
     observer: impl Observer + 'static,
@@ -57,8 +75,7 @@ pub(crate) fn source_of(
         .tasks(tasks.clone())
         .chance(chance.clone())
         .observer(observer);
-    for (server, name) in servers.into_iter().zip(NAMES) {
-        let driver = Arc::new(PostgresDriver::new(server, tasks.clone()));
+    for (driver, name) in drivers.into_iter().zip(NAMES) {
         let member: Arc<dyn Database> =
             Arc::new(Plain::new(driver, &policy, tasks.clone(), chance.clone()));
         builder = builder.endpoint(EndpointSpec::new(name, member).role(Role::Replica));
@@ -162,13 +179,10 @@ impl Load {
 }
 
 async fn read(proxy: DataProxy, books: Arc<Books>) {
+    let sql = format!("SELECT v FROM fixed WHERE id = {}", first(proxy.dialect()));
     while !books.stop.load(Ordering::Acquire) {
         let began = Instant::now();
-        let read = proxy.scalar(
-            "SELECT v FROM fixed WHERE id = $1",
-            vec![Value::I64(1)],
-            Options::default(),
-        );
+        let read = proxy.scalar(&sql, vec![Value::I64(1)], Options::default());
         match read.await {
             Ok(value) => {
                 assert_eq!(value, Some(Value::Text("one".into())));
@@ -183,11 +197,11 @@ async fn read(proxy: DataProxy, books: Arc<Books>) {
 }
 
 async fn write(proxy: DataProxy, books: Arc<Books>) {
+    let sql = format!("INSERT INTO marks (id) VALUES ({})", first(proxy.dialect()));
     while !books.stop.load(Ordering::Acquire) {
         let id = i64::try_from(books.next.fetch_add(1, Ordering::Relaxed)).expect("few writes");
-        let sql = "INSERT INTO marks (id) VALUES ($1)";
         let written = proxy
-            .execute(sql, vec![Value::I64(id)], Options::default())
+            .execute(&sql, vec![Value::I64(id)], Options::default())
             .await;
         let fate = match written {
             Ok(_) => {
@@ -222,6 +236,11 @@ pub(crate) fn describe(error: &SqlError) -> String {
     format!("{error} [{}]", attempts.join(" | "))
 }
 
+/// What every load needs.
+pub(crate) const TABLES: &str = "CREATE TABLE marks (id bigint NOT NULL);
+    CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
+    INSERT INTO fixed VALUES (1, 'one')";
+
 /// Checks the books against what is stored: every acknowledged insert is there once, and none that is
 /// said to have had no effect.
 pub(crate) fn check_fates(books: &Books, stored: &BTreeMap<i64, u64>) {
@@ -247,7 +266,7 @@ pub(crate) fn check_fates(books: &Books, stored: &BTreeMap<i64, u64>) {
 }
 
 /// How often each insert is there.
-pub(crate) async fn stored(server: &PostgresServer) -> BTreeMap<i64, u64> {
+pub(crate) async fn stored(server: &impl Server) -> BTreeMap<i64, u64> {
     let rows = server
         .sql("SELECT id, count(*) FROM marks GROUP BY id")
         .await

@@ -144,12 +144,14 @@ impl MariadbCluster {
             options.set("rpl_semi_sync_master_enabled", "ON");
         }
         node.configure()?;
+        let mut followers = 0;
         for other in self.replica_numbers() {
             if other != old && self.node(other).pid().is_some() {
                 self.attach(other).await?;
+                followers += 1;
             }
         }
-        Ok(())
+        self.wait_attached(followers).await
     }
 
     /// Makes a replica apply each commit this many whole seconds after the primary made it; zero ends
@@ -243,7 +245,6 @@ fn node_options(options: &MariadbOptions, number: usize, replicas: usize) -> Mar
         ("rpl_semi_sync_master_timeout", "86400000".to_owned()),
         // Short, so that a dead or stopped peer is left soon.
         ("slave_net_timeout", "2".to_owned()),
-        ("skip_slave_start", "ON".to_owned()),
     ];
     options.clone().beneath(settings)
 }

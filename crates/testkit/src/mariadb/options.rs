@@ -43,6 +43,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("log_slave_updates", "ON"),
     ("gtid_strict_mode", "ON"),
     ("server_id", "1"),
+    // A story's functions may write whatever they say of themselves.
+    ("log_bin_trust_function_creators", "ON"),
     ("default_time_zone", "+00:00"),
 ];
 

@@ -67,6 +67,11 @@ impl MariadbSession {
             let part: Vec<Row> = result.collect().await.with_context(|| text.to_owned())?;
             rows.extend(part.into_iter().map(texts));
             if result.is_empty() {
+                // An error of a later statement shows here.
+                result
+                    .drop_result()
+                    .await
+                    .with_context(|| text.to_owned())?;
                 return Ok(rows);
             }
         }
