@@ -12,37 +12,115 @@ use mainstay::sql::{
 };
 use mainstay::tasks::Tasks;
 use mainstay::{DataProxy, EventKind, Preset, Safety, Sent, SqlError};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
+use mainstay_testkit::mariadb::{MariadbCluster, MariadbServer};
+use mainstay_testkit::postgres::{PostgresCluster, PostgresServer};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::chronicle::{Chronicle, is_long, is_promoted};
-use super::servers::Server;
+use super::servers::{Cluster, Server, Setting};
 use super::world;
 
 const TABLES: &str = "
     CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
     INSERT INTO fixed VALUES (1, 'one');
     CREATE TABLE hot (id bigint PRIMARY KEY, v bigint NOT NULL CHECK (v >= 0));
-    INSERT INTO hot SELECT g, 0 FROM generate_series(0, 9) g;";
+    INSERT INTO hot VALUES (0, 0), (1, 0), (2, 0);";
 
-struct World {
-    cluster: PostgresCluster,
+/// What goes wrong in each database, and how.
+trait Blunders: Cluster {
+    /// Statements that no server takes.
+    const BAD: &[&str];
+    /// Under which a lock is not waited for.
+    const IMPATIENT: &[Setting];
+    /// Takes the lock.
+    const HOLD: &str;
+    /// Under which deadlocks are found at once.
+    const WATCHFUL: &[Setting];
+    /// Under which a change of what has changed since the transaction began is refused.
+    const STRICT: &[Setting];
+    /// A read that takes a second.
+    const SLEEP: &str;
+    /// Under which `app` needs its password.
+    const GUARDED: &[Setting];
+    /// Makes `app`, whose password is `right`.
+    const APP: &str;
+
+    /// Ends one session of ours on a server, one that is busy if there is one.
+    async fn terminate_one(node: &Self::Node);
+}
+
+impl Blunders for PostgresCluster {
+    const BAD: &[&str] = &[
+        "SELECT nothing FROM fixed",
+        "SELEC v FROM fixed",
+        "SELECT v FROM nowhere",
+        "INSERT INTO hot (id, v) VALUES ('one', 1)",
+        "SELECT 1 / 0",
+        "UPDATE nowhere SET v = 1",
+    ];
+    const IMPATIENT: &[Setting] = &[("lock_timeout", "10ms")];
+    // The table and not a row: an update of a hot row waits twice, and where its first wait ends with the
+    // lock just as the timeout strikes, PostgreSQL says that a user cancelled it (57014).
+    const HOLD: &str = "LOCK TABLE hot IN SHARE ROW EXCLUSIVE MODE";
+    const WATCHFUL: &[Setting] = &[("deadlock_timeout", "10ms")];
+    const STRICT: &[Setting] = &[];
+    const SLEEP: &str = "SELECT pg_sleep(1), v FROM fixed";
+    const GUARDED: &[Setting] = &[("access", "host all app 127.0.0.1/32 scram-sha-256")];
+    const APP: &str =
+        "CREATE ROLE app LOGIN PASSWORD 'right'; GRANT SELECT, UPDATE ON fixed, hot TO app";
+
+    async fn terminate_one(node: &PostgresServer) {
+        let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE application_name = 'mainstay' AND pid <> pg_backend_pid() \
+                   ORDER BY state = 'active' DESC LIMIT 1";
+        assert_eq!(node.value(one).await.unwrap(), "t");
+    }
+}
+
+impl Blunders for MariadbCluster {
+    const BAD: &[&str] = &[
+        "SELECT nothing FROM fixed",
+        "SELEC v FROM fixed",
+        "SELECT v FROM nowhere",
+        "INSERT INTO hot (id, v) VALUES ('one', 1)",
+        "INSERT INTO hot (id, v) VALUES (99999999999999999999, 1)",
+        "UPDATE nowhere SET v = 1",
+    ];
+    const IMPATIENT: &[Setting] = &[("innodb_lock_wait_timeout", "0")];
+    const HOLD: &str = "SELECT v FROM hot WHERE id = 1 FOR UPDATE";
+    const WATCHFUL: &[Setting] = &[];
+    const STRICT: &[Setting] = &[("innodb_snapshot_isolation", "ON")];
+    const SLEEP: &str = "SELECT SLEEP(1), v FROM fixed";
+    const GUARDED: &[Setting] = &[];
+    const APP: &str = "CREATE USER app@127.0.0.1 IDENTIFIED BY 'right'; \
+        GRANT SELECT, UPDATE ON test.* TO app@127.0.0.1";
+
+    async fn terminate_one(node: &MariadbServer) {
+        let one = "SELECT ID FROM information_schema.PROCESSLIST \
+                   WHERE USER = 'root' AND ID <> CONNECTION_ID() AND COMMAND IN ('Execute', 'Sleep') \
+                   ORDER BY COMMAND LIMIT 1";
+        let id = node.value(one).await.unwrap();
+        node.sql(&format!("KILL {id}")).await.unwrap();
+    }
+}
+
+struct World<C> {
+    cluster: C,
     proxy: DataProxy,
     /// Its first event is the one by which the primary is found.
     chronicle: Chronicle,
     tasks: Tasks,
 }
 
-impl World {
-    async fn new(options: PostgresOptions) -> Self {
-        let cluster = PostgresCluster::start(1, options).await.unwrap();
+impl<C: Cluster> World<C> {
+    async fn new(server: &[Setting]) -> Self {
+        let cluster = C::start(1, server).await;
         cluster.primary().sql(TABLES).await.unwrap();
-        cluster.wait_caught_up().await.unwrap();
+        cluster.wait_caught_up().await;
         let tasks = Tasks::new();
-        let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
-        let proxy = world::source(&ports, settings(), &tasks, |_: &_| {});
+        let proxy = world::source_over(&cluster, settings(), &tasks, |_: &_| {});
         let chronicle = Chronicle::of(&proxy);
         let promoted = |event: &EventKind| is_promoted(event, "a");
         let limit = Duration::from_secs(20);
@@ -127,16 +205,18 @@ async fn run(proxy: &DataProxy, sql: &str) -> Result<(), SqlError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_statements_and_a_flood_of_constraints_open_nothing() {
-    let world = World::new(PostgresOptions::new()).await;
-    let bad = [
-        "SELECT nothing FROM fixed",
-        "SELEC v FROM fixed",
-        "SELECT v FROM nowhere",
-        "INSERT INTO hot (id, v) VALUES ('one', 1)",
-        "SELECT 1 / 0",
-        "UPDATE nowhere SET v = 1",
-    ];
-    for sql in bad {
+    flood_with_mistakes::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_statements_and_a_flood_of_constraints_open_nothing_on_mariadb() {
+    flood_with_mistakes::<MariadbCluster>().await;
+}
+
+async fn flood_with_mistakes<C: Blunders>() {
+    let world = World::<C>::new(&[]).await;
+    let bad = C::BAD;
+    for sql in bad.iter().copied() {
         let error = run(&world.proxy, sql).await.expect_err(sql);
         assert!(error.sent().is_proven_harmless(), "{sql}: {error}");
         assert_eq!(error.detail().attempts.len(), 1, "{sql}: tried once");
@@ -210,7 +290,16 @@ fn conflicts() -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_serialization_failures_open_nothing() {
-    let world = World::new(PostgresOptions::new()).await;
+    flood_with_conflicts::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_serialization_failures_open_nothing_on_mariadb() {
+    flood_with_conflicts::<MariadbCluster>().await;
+}
+
+async fn flood_with_conflicts<C: Blunders>() {
+    let world = World::<C>::new(C::STRICT).await;
     let failed = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&failed);
     flood(&world.proxy, 20, move |proxy, _| {
@@ -242,12 +331,22 @@ async fn thousands_of_serialization_failures_open_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_lock_timeouts_open_nothing() {
-    let world = World::new(PostgresOptions::new().setting("lock_timeout", "10ms")).await;
-    let holder = world.cluster.primary().session().await.unwrap();
-    // The table and not a row: an update of a hot row waits twice, and where its first wait ends with the
-    // lock just as the timeout strikes, PostgreSQL says that a user cancelled it (57014).
-    let hold = "BEGIN; LOCK TABLE hot IN SHARE ROW EXCLUSIVE MODE";
-    holder.sql(hold).await.unwrap();
+    flood_a_lock::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_lock_timeouts_open_nothing_on_mariadb() {
+    flood_a_lock::<MariadbCluster>().await;
+}
+
+async fn flood_a_lock<C: Blunders>() {
+    let world = World::<C>::new(C::IMPATIENT).await;
+    let mut holder = world
+        .proxy
+        .begin(&Begin::default(), Scope::default())
+        .await
+        .unwrap();
+    holder.run(&statement(C::HOLD)).await.unwrap();
     flood(&world.proxy, conflicts(), |proxy, _| async move {
         let sql = "UPDATE hot SET v = v + 1 WHERE id = 1";
         let error = run(&proxy, sql).await.expect_err(sql);
@@ -255,7 +354,7 @@ async fn thousands_of_lock_timeouts_open_nothing() {
         assert_eq!(error.sent(), Sent::YesUnprocessed);
     })
     .await;
-    holder.sql("ROLLBACK").await.unwrap();
+    holder.rollback().await.unwrap();
     let free = run(&world.proxy, "UPDATE hot SET v = 7 WHERE id = 1").await;
     assert!(free.is_ok(), "{free:?}");
     world.end().await;
@@ -263,7 +362,16 @@ async fn thousands_of_lock_timeouts_open_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_deadlocks_on_one_hot_row_open_nothing() {
-    let world = World::new(PostgresOptions::new().setting("deadlock_timeout", "10ms")).await;
+    deadlock_twenty_times::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_deadlocks_on_one_hot_row_open_nothing_on_mariadb() {
+    deadlock_twenty_times::<MariadbCluster>().await;
+}
+
+async fn deadlock_twenty_times<C: Blunders>() {
+    let world = World::<C>::new(C::WATCHFUL).await;
     let hot = "UPDATE hot SET v = v + 1 WHERE id = 1";
     let other = "UPDATE hot SET v = v + 1 WHERE id = 2";
     for round in 0..20 {
@@ -290,19 +398,25 @@ async fn twenty_deadlocks_on_one_hot_row_open_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_terminated_backend_opens_nothing() {
-    let world = World::new(PostgresOptions::new()).await;
+    terminate_a_backend::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_terminated_backend_opens_nothing_on_mariadb() {
+    terminate_a_backend::<MariadbCluster>().await;
+}
+
+async fn terminate_a_backend<C: Blunders>() {
+    let world = World::<C>::new(&[]).await;
     flood(&world.proxy, 100, |proxy, _| async move {
         run(&proxy, "SELECT v FROM fixed").await.unwrap();
     })
     .await;
-    let one = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE application_name = 'mainstay' AND pid <> pg_backend_pid() \
-               ORDER BY state = 'active' DESC LIMIT 1";
     let mut sleeping = JoinSet::new();
     let proxy = world.proxy.clone();
-    sleeping.spawn(async move { run(&proxy, "SELECT pg_sleep(1), v FROM fixed").await });
+    sleeping.spawn(async move { run(&proxy, C::SLEEP).await });
     for node in world.cluster.nodes() {
-        assert_eq!(node.value(one).await.unwrap(), "t");
+        C::terminate_one(node).await;
     }
     flood(&world.proxy, 200, |proxy, _| async move {
         run(&proxy, "SELECT v FROM fixed").await.unwrap();
@@ -314,17 +428,23 @@ async fn one_terminated_backend_opens_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_on_one_replica_fails_no_read() {
-    let options = PostgresOptions::new().access("host all app 127.0.0.1/32 scram-sha-256");
-    let cluster = PostgresCluster::start(2, options).await.unwrap();
+    forget_a_password::<PostgresCluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_on_one_replica_fails_no_read_on_mariadb() {
+    forget_a_password::<MariadbCluster>().await;
+}
+
+async fn forget_a_password<C: Blunders>() {
+    let cluster = C::start(2, C::GUARDED).await;
     cluster.primary().sql(TABLES).await.unwrap();
-    cluster.primary().create_user("app", "right").await.unwrap();
-    let grant = "GRANT SELECT, UPDATE ON fixed, hot TO app";
-    cluster.primary().sql(grant).await.unwrap();
-    cluster.wait_caught_up().await.unwrap();
+    cluster.primary().sql(C::APP).await.unwrap();
+    cluster.wait_caught_up().await;
     let tasks = Tasks::new();
     let login = |(number, password): (usize, &'static str)| {
         let port = cluster.node(number).port();
-        <PostgresServer as Server>::driver(port, ("app", Some(password)), &tasks)
+        C::Node::driver(port, ("app", Some(password)), &tasks)
     };
     let servers = [(0, "right"), (1, "wrong"), (2, "right")].map(login);
     let proxy = world::source_of(servers.into(), settings(), &tasks, |_: &_| {});
