@@ -1,15 +1,17 @@
-//! A TCP proxy between a client and PostgreSQL that follows the conversation and strikes a statement
+//! A TCP proxy between a client and PostgreSQL, MySQL or MariaDB that follows the conversation and strikes a statement
 //! at a chosen moment: before it leaves, after it left, after it ran and before its answer arrives.
 //! It tells what it really did, so that a test can compare that with what it was told.
 //!
-//! It reads PostgreSQL's protocol in the clear. An encrypted connection passes unread, and so do all
+//! It reads the protocols in the clear. An encrypted connection passes unread, and so do all
 //! connections of [`FaultProxy::start_raw`]: they can be refused, held and cut, not struck at a
 //! statement.
 
 mod conversation;
 mod ledger;
+mod mysql;
 mod plan;
 mod relay;
+mod talk;
 mod wire;
 
 use std::net::SocketAddr;
@@ -47,6 +49,15 @@ pub struct FaultProxy {
     port: PortLease,
 }
 
+/// What a proxy can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Postgres,
+    Mysql,
+    /// Bytes pass unread.
+    Unknown,
+}
+
 /// What is ordered from outside.
 #[derive(Debug, Clone, Copy)]
 struct Control {
@@ -58,8 +69,7 @@ struct Control {
 
 struct Shared {
     upstream: u16,
-    /// Bytes pass unread: not PostgreSQL's protocol.
-    raw: bool,
+    protocol: Protocol,
     plan: Mutex<Box<dyn FaultPlan>>,
     ledger: Mutex<Ledger>,
     statements: AtomicU64,
@@ -79,7 +89,15 @@ impl FaultProxy {
     /// # Errors
     /// No free port, no thread.
     pub fn start(upstream: u16, plan: impl FaultPlan + 'static) -> Result<Self> {
-        Self::launch(upstream, false, Box::new(plan))
+        Self::launch(upstream, Protocol::Postgres, Box::new(plan))
+    }
+
+    /// Starts a proxy before the MySQL or MariaDB server on this loopback port.
+    ///
+    /// # Errors
+    /// No free port, no thread.
+    pub fn start_mysql(upstream: u16, plan: impl FaultPlan + 'static) -> Result<Self> {
+        Self::launch(upstream, Protocol::Mysql, Box::new(plan))
     }
 
     /// Starts a proxy before any TCP server on this loopback port. It does not read the bytes: no
@@ -89,14 +107,14 @@ impl FaultProxy {
     /// # Errors
     /// No free port, no thread.
     pub fn start_raw(upstream: u16) -> Result<Self> {
-        Self::launch(upstream, true, Box::new(none()))
+        Self::launch(upstream, Protocol::Unknown, Box::new(none()))
     }
 
-    fn launch(upstream: u16, raw: bool, plan: Box<dyn FaultPlan>) -> Result<Self> {
+    fn launch(upstream: u16, protocol: Protocol, plan: Box<dyn FaultPlan>) -> Result<Self> {
         let port = PortLease::take()?;
         let shared = Arc::new(Shared {
             upstream,
-            raw,
+            protocol,
             plan: Mutex::new(plan),
             ledger: Mutex::default(),
             statements: AtomicU64::new(0),

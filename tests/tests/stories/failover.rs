@@ -24,7 +24,9 @@ async fn first_direct_commit(server: &impl Server) -> Instant {
         let tried = server.sql("INSERT INTO marks (id) VALUES (-1)");
         match tokio::time::timeout(Duration::from_secs(5), tried).await {
             Ok(Ok(_)) => return Instant::now(),
-            _ if Instant::now() > give_up => panic!("no direct commit within 20 s"),
+            problem if Instant::now() > give_up => {
+                panic!("no direct commit within 20 s: {problem:?}")
+            }
             _ => sleep(Duration::from_millis(10)).await,
         }
     }

@@ -1,4 +1,4 @@
-//! Thousands of seeded faults between Mainstay and PostgreSQL, at each moment of a statement's life:
+//! Thousands of seeded faults between Mainstay and a server, at each moment of a statement's life:
 //! what it says about every call is compared with what the server holds and what the wire saw.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,14 @@ use mainstay::sql::{Begin, BoxFuture, Options, Transaction, Value, Verbs};
 use mainstay::{Database, Safety, Sent, SqlError};
 use mainstay_testkit::cases;
 use mainstay_testkit::fault::{self, Action, Fault, FaultPlan, FaultProxy, Kind, Moment, Point};
-use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
+use mainstay_testkit::mariadb::MariadbServer;
+use mainstay_testkit::postgres::PostgresServer;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::lone::{self, Lone};
+use super::servers::Server;
 use super::world::describe;
 
 const CALLERS: u64 = 16;
@@ -27,16 +29,48 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// How much later than its limit a call may end: the wait for a proof, and a busy machine.
 const LATE_MAX: Duration = Duration::from_millis(1000).saturating_add(WRITE_GRACE);
 
+/// The statements in a database's own words.
+#[derive(Debug, Clone, Copy)]
+struct Words {
+    schema: &'static str,
+    insert: &'static str,
+    upsert: &'static str,
+    /// The text itself shows that the upsert may be repeated.
+    shows: bool,
+    step: &'static str,
+    read: &'static str,
+    /// A connection lost inside of a transaction proves that it was rolled back.
+    rolls_back: bool,
+}
+
 const SCHEMA: &str = "CREATE TABLE marks (id bigint NOT NULL);
     CREATE TABLE kept (id bigint PRIMARY KEY, v bigint NOT NULL);
     CREATE TABLE steps (id bigint NOT NULL, step bigint NOT NULL);
     CREATE TABLE fixed (id bigint PRIMARY KEY, v text NOT NULL);
-    INSERT INTO fixed SELECT n, 'value ' || n FROM generate_series(0, 99) n";
-const INSERT: &str = "INSERT INTO marks (id) VALUES ($1)";
-const UPSERT: &str =
-    "INSERT INTO kept (id, v) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET v = excluded.v";
-const STEP: &str = "INSERT INTO steps (id, step) VALUES ($1, $2)";
-const READ: &str = "SELECT v FROM fixed WHERE id = $1";
+    INSERT INTO fixed WITH RECURSIVE g(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM g WHERE n < 99)
+        SELECT n, concat('value ', n) FROM g";
+
+const POSTGRES: Words = Words {
+    schema: SCHEMA,
+    insert: "INSERT INTO marks (id) VALUES ($1)",
+    upsert: "INSERT INTO kept (id, v) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+    shows: true,
+    step: "INSERT INTO steps (id, step) VALUES ($1, $2)",
+    read: "SELECT v FROM fixed WHERE id = $1",
+    rolls_back: true,
+};
+
+// A table without transactions would keep what a lost transaction had written: MySQL's driver cannot
+// know which kind it was.
+const MARIADB: Words = Words {
+    schema: SCHEMA,
+    insert: "INSERT INTO marks (id) VALUES (?)",
+    upsert: "INSERT INTO kept (id, v) VALUES (?, ?) ON DUPLICATE KEY UPDATE v = VALUES(v)",
+    shows: false,
+    step: "INSERT INTO steps (id, step) VALUES (?, ?)",
+    read: "SELECT v FROM fixed WHERE id = ?",
+    rolls_back: false,
+};
 
 /// What a caller does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +122,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn note(&mut self, moment: &Moment, fault: Option<Fault>) {
+    fn note(&mut self, words: Words, moment: &Moment, fault: Option<Fault>) {
         if moment.kind == Kind::Prepare {
             return;
         }
@@ -113,7 +147,7 @@ impl Wire {
         if !stays {
             self.forwarded.insert(id);
         }
-        if &*moment.text == STEP {
+        if &*moment.text == words.step {
             self.inside.insert(moment.connection, id);
         }
     }
@@ -124,28 +158,36 @@ fn is_commit(moment: &Moment) -> bool {
 }
 
 /// Statements of the callers: not the driver's own.
-fn is_ours(moment: &Moment) -> bool {
-    let texts = [INSERT, UPSERT, STEP, READ];
+fn is_ours(words: Words, moment: &Moment) -> bool {
+    let texts = [words.insert, words.upsert, words.step, words.read];
     moment.kind == Kind::Begin || is_commit(moment) || texts.contains(&&*moment.text)
 }
 
 /// Draws faults by the seed while `on`, and notes what passes.
-fn plan(seed: u64, on: Arc<AtomicBool>, wire: Arc<Mutex<Wire>>) -> impl FaultPlan + 'static {
+fn plan(
+    words: Words,
+    seed: u64,
+    on: Arc<AtomicBool>,
+    wire: Arc<Mutex<Wire>>,
+) -> impl FaultPlan + 'static {
     // Longer than a statement takes; and so long that its caller has given up.
     let delays = [
         Duration::from_millis(20),
         ATTEMPT + Duration::from_millis(80),
     ];
     let menu = delays.into_iter().flat_map(Fault::all).collect();
-    let mut drawn = fault::seeded(seed, PER_THOUSAND, menu, is_ours);
+    let mut drawn = fault::seeded(seed, PER_THOUSAND, menu, move |moment| {
+        is_ours(words, moment)
+    });
     move |moment: &Moment| {
         let fault = drawn.decide(moment).filter(|_| on.load(Ordering::Acquire));
-        wire.lock().note(moment, fault);
+        wire.lock().note(words, moment, fault);
         fault
     }
 }
 
 struct Story {
+    words: Words,
     lone: Lone,
     stop: AtomicBool,
     next: AtomicI64,
@@ -157,12 +199,17 @@ impl Story {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let task = TASKS[usize::try_from(turn).unwrap_or(0) % TASKS.len()];
         let began = Instant::now();
+        let words = self.words;
+        let upsert = (!words.shows).then_some(Safety::IdempotentWrite);
         let (result, limit) = match task {
-            Task::Insert => (self.execute(INSERT, vec![id], None).await, DEADLINE),
-            Task::Upsert => (self.execute(UPSERT, vec![id, id * 3], None).await, DEADLINE),
+            Task::Insert => (self.execute(words.insert, vec![id], None).await, DEADLINE),
+            Task::Upsert => (
+                self.execute(words.upsert, vec![id, id * 3], upsert).await,
+                DEADLINE,
+            ),
             Task::Declared => {
                 let safety = Some(Safety::IdempotentWrite);
-                (self.execute(INSERT, vec![id], safety).await, DEADLINE)
+                (self.execute(words.insert, vec![id], safety).await, DEADLINE)
             }
             Task::Read => (self.read(id % 100).await, DEADLINE),
             Task::Transaction => (self.transact(id).await, DEADLINE + 3 * ATTEMPT),
@@ -195,7 +242,11 @@ impl Story {
 
     async fn read(&self, id: i64) -> Result<(), SqlError> {
         let params = vec![Value::I64(id)];
-        let answer = self.lone.proxy.query(READ, params, options()).await?;
+        let answer = self
+            .lone
+            .proxy
+            .query(self.words.read, params, options())
+            .await?;
         assert_eq!(
             answer.rows,
             [[Value::Text(format!("value {id}"))]],
@@ -211,7 +262,7 @@ impl Story {
         };
         let scope = mainstay::sql::Scope::default();
         let mut transaction = self.lone.proxy.begin(&begin, scope).await?;
-        insert_both(transaction.as_mut(), id).await?;
+        insert_both(self.words.step, transaction.as_mut(), id).await?;
         transaction.commit().await.map(drop)
     }
 
@@ -220,10 +271,10 @@ impl Story {
             options: options(),
             ..Begin::default()
         };
-        let again = self
-            .lone
-            .proxy
-            .transaction(begin, 2, move |transaction| insert_both(transaction, id));
+        let step = self.words.step;
+        let again = self.lone.proxy.transaction(begin, 2, move |transaction| {
+            insert_both(step, transaction, id)
+        });
         again.await
     }
 }
@@ -235,11 +286,15 @@ fn options() -> Options {
     }
 }
 
-fn insert_both(transaction: &mut dyn Transaction, id: i64) -> BoxFuture<'_, Result<(), SqlError>> {
+fn insert_both<'a>(
+    step_text: &'static str,
+    transaction: &'a mut dyn Transaction,
+    id: i64,
+) -> BoxFuture<'a, Result<(), SqlError>> {
     Box::pin(async move {
         for step in [1, 2] {
             let params = vec![Value::I64(id), Value::I64(step)];
-            let mut request = lone::statement(STEP, params, Safety::Write);
+            let mut request = lone::statement(step_text, params, Safety::Write);
             request.options.deadline = Some(ATTEMPT);
             transaction.run(&request).await?;
         }
@@ -247,7 +302,7 @@ fn insert_both(transaction: &mut dyn Transaction, id: i64) -> BoxFuture<'_, Resu
     })
 }
 
-async fn counts(server: &PostgresServer, sql: &str) -> BTreeMap<i64, i64> {
+async fn counts(server: &impl Server, sql: &str) -> BTreeMap<i64, i64> {
     let rows = server.sql(sql).await.unwrap();
     let number = |text: &Option<String>| text.as_deref().unwrap().parse::<i64>().unwrap();
     rows.iter()
@@ -263,7 +318,7 @@ struct Stored {
 }
 
 impl Stored {
-    async fn of(server: &PostgresServer) -> Self {
+    async fn of(server: &impl Server) -> Self {
         Stored {
             marks: counts(server, "SELECT id, count(*) FROM marks GROUP BY id").await,
             kept: counts(server, "SELECT id, v FROM kept").await,
@@ -292,7 +347,13 @@ impl Stored {
 }
 
 /// What Mainstay said about a call against what is true.
-fn judge(id: i64, outcome: &Outcome, stored: &Stored, wire: &Wire) -> Result<(), String> {
+fn judge(
+    words: Words,
+    id: i64,
+    outcome: &Outcome,
+    stored: &Stored,
+    wire: &Wire,
+) -> Result<(), String> {
     let task = outcome.task;
     let times = stored.times(id, task);
     let say = |what: &str| {
@@ -314,7 +375,7 @@ fn judge(id: i64, outcome: &Outcome, stored: &Stored, wire: &Wire) -> Result<(),
     match outcome.error.as_ref().map(SqlError::sent) {
         None if times == 0 => say("acknowledged and missing"),
         None => Ok(()),
-        Some(Sent::Maybe) if is_transaction && !wire.commits.contains(&id) => {
+        Some(Sent::Maybe) if words.rolls_back && is_transaction && !wire.commits.contains(&id) => {
             say("maybe, and no COMMIT left")
         }
         Some(Sent::Maybe) if !wire.seen.contains(&id) => say("maybe, and nothing left"),
@@ -370,16 +431,26 @@ fn report(outcomes: &BTreeMap<i64, Outcome>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_any_fault_no_write_runs_twice_none_is_lost_and_what_is_said_is_true() {
+    strike::<PostgresServer>(POSTGRES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_any_fault_before_mariadb_no_write_runs_twice_and_what_is_said_is_true() {
+    strike::<MariadbServer>(MARIADB).await;
+}
+
+async fn strike<S: Server>(words: Words) {
     let seed = fault_seed();
     let faults = cases(1_000, 10_000) as u64;
     println!("seed {seed}, {faults} faults");
-    let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
-    server.sql(SCHEMA).await.unwrap();
+    let server = S::start(&[]).await;
+    server.sql(words.schema).await.unwrap();
     let (on, wire) = (Arc::new(AtomicBool::new(true)), Arc::default());
-    let planned = plan(seed, Arc::clone(&on), Arc::clone(&wire));
-    let proxy = FaultProxy::start(server.port(), planned).unwrap();
+    let planned = plan(words, seed, Arc::clone(&on), Arc::clone(&wire));
+    let proxy = server.behind_faults(planned);
     let story = Arc::new(Story {
-        lone: Lone::postgres(proxy.port(), lone::settings(ATTEMPT)),
+        words,
+        lone: Lone::of::<S>(proxy.port(), lone::settings(ATTEMPT)),
         stop: AtomicBool::new(false),
         next: AtomicI64::new(1),
         outcomes: Mutex::default(),
@@ -397,7 +468,7 @@ async fn under_any_fault_no_write_runs_twice_none_is_lost_and_what_is_said_is_tr
     report(&outcomes);
     let wrong: Vec<String> = outcomes
         .iter()
-        .filter_map(|(id, outcome)| judge(*id, outcome, &stored, &wire.lock()).err())
+        .filter_map(|(id, outcome)| judge(words, *id, outcome, &stored, &wire.lock()).err())
         .collect();
     assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
     let story = Arc::into_inner(story).expect("every caller has ended");

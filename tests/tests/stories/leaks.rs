@@ -10,13 +10,15 @@ use mainstay::sql::{Begin, Options, Scope, Value, Verbs};
 use mainstay::{Database, Safety};
 use mainstay_testkit::cases;
 use mainstay_testkit::cut::cut_at;
-use mainstay_testkit::fault::{self, Action, Cut, Fault, FaultProxy, Kind, Point};
-use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
+use mainstay_testkit::fault::{self, Action, Cut, Fault, Kind, Point};
+use mainstay_testkit::mariadb::MariadbServer;
+use mainstay_testkit::postgres::PostgresServer;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::lone::{self, Lone};
+use super::servers::{Server, first};
 use super::world::describe;
 
 /// After which a BEGIN is given up.
@@ -24,8 +26,33 @@ const BEGIN_MAX: Duration = Duration::from_millis(150);
 /// A connection is cleaned up for 2 s at most; the rest is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn server() -> PostgresServer {
-    let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
+/// How a database tells what a leak would change.
+trait Tells: Server {
+    /// Gives what must be NULL or 0 outside of a transaction, and what differs between two transactions.
+    const TRANSACTION: &str;
+    /// Gives this number after so many seconds.
+    fn sleep(seconds: f64, number: u32) -> String;
+}
+
+impl Tells for PostgresServer {
+    const TRANSACTION: &str =
+        "SELECT pg_current_xact_id_if_assigned()::text, pg_current_xact_id()::text";
+
+    fn sleep(seconds: f64, number: u32) -> String {
+        format!("SELECT {number}::bigint FROM pg_sleep({seconds})")
+    }
+}
+
+impl Tells for MariadbServer {
+    const TRANSACTION: &str = "SELECT NULLIF(@@in_transaction, 0), UUID()";
+
+    fn sleep(seconds: f64, number: u32) -> String {
+        format!("SELECT {number} + SLEEP({seconds})")
+    }
+}
+
+async fn server<S: Server>() -> S {
+    let server = S::start(&[]).await;
     server
         .sql("CREATE TABLE marks (id bigint NOT NULL)")
         .await
@@ -34,24 +61,23 @@ async fn server() -> PostgresServer {
 }
 
 /// One connection for everybody, and one attempt: who comes next gets what was left behind.
-fn one_connection(port: u16) -> Lone {
+fn one_connection<S: Server>(port: u16) -> Lone {
     let mut settings = lone::settings(PATIENCE);
     settings.retry.attempts_max = 1;
     settings.pool.active_max = 1;
-    Lone::postgres(port, settings)
+    Lone::of::<S>(port, settings)
 }
 
 /// Uses the connection twice. In a transaction left open both would have one transaction id, and what
 /// is inserted would not be seen by others.
-async fn check_next_borrower(lone: &Lone, server: &PostgresServer, id: i64, after: &str) {
+async fn check_next_borrower<S: Tells>(lone: &Lone, server: &S, id: i64, after: &str) {
     let mut seen = BTreeSet::new();
     for _ in 0..2 {
         let options = Options {
             safety: Some(Safety::Write),
             ..Options::default()
         };
-        let sql = "SELECT pg_current_xact_id_if_assigned()::text, pg_current_xact_id()::text";
-        let answer = lone.proxy.query(sql, Vec::new(), options).await;
+        let answer = lone.proxy.query(S::TRANSACTION, Vec::new(), options).await;
         let answer = answer.unwrap_or_else(|error| panic!("{after}: {}", describe(&error)));
         let [assigned, given] = answer.rows[0].as_slice() else {
             panic!("{after}: {:?}", answer.rows);
@@ -62,9 +88,9 @@ async fn check_next_borrower(lone: &Lone, server: &PostgresServer, id: i64, afte
             "two statements in one transaction {after}"
         );
     }
-    let sql = "INSERT INTO marks VALUES ($1)";
+    let sql = format!("INSERT INTO marks VALUES ({})", first(lone.plain.dialect()));
     let params = vec![Value::I64(id)];
-    let inserted = lone.proxy.execute(sql, params, Options::default()).await;
+    let inserted = lone.proxy.execute(&sql, params, Options::default()).await;
     inserted.unwrap_or_else(|error| panic!("{after}: {}", describe(&error)));
     let count = format!("SELECT count(*) FROM marks WHERE id = {id}");
     assert_eq!(server.value(&count).await.unwrap(), "1", "{after}");
@@ -95,9 +121,18 @@ fn faults() -> Vec<Option<Fault>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_begin_that_times_out_never_leaves_its_transaction_to_the_next_borrower() {
-    let server = server().await;
-    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
-    let lone = one_connection(proxy.port());
+    give_begins_up::<PostgresServer>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_begin_that_times_out_never_leaves_its_transaction_to_the_next_borrower_on_mariadb() {
+    give_begins_up::<MariadbServer>().await;
+}
+
+async fn give_begins_up<S: Tells>() {
+    let server = server::<S>().await;
+    let proxy = server.behind_faults(fault::none());
+    let lone = one_connection::<S>(proxy.port());
     for turn in 0..cases(1, 20) {
         for (number, fault) in faults().into_iter().enumerate() {
             proxy.set_plan(fault::queue(|moment| moment.kind == Kind::Begin, fault));
@@ -118,9 +153,19 @@ async fn a_begin_that_times_out_never_leaves_its_transaction_to_the_next_borrowe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_begin_whose_caller_leaves_never_leaves_its_transaction_to_the_next_borrower() {
-    let server = server().await;
-    let proxy = FaultProxy::start(server.port(), fault::none()).unwrap();
-    let lone = one_connection(proxy.port());
+    leave_begins::<PostgresServer>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_begin_whose_caller_leaves_never_leaves_its_transaction_to_the_next_borrower_on_mariadb()
+{
+    leave_begins::<MariadbServer>().await;
+}
+
+async fn leave_begins<S: Tells>() {
+    let server = server::<S>().await;
+    let proxy = server.behind_faults(fault::none());
+    let lone = one_connection::<S>(proxy.port());
     let mut chance = fastrand::Rng::with_seed(5);
     for id in 0..i64::try_from(cases(150, 2_000)).unwrap() {
         let (cold, leaves_after) = (chance.u64(0..4) == 0, chance.u64(0..20));
@@ -160,7 +205,7 @@ struct Bystanders {
 }
 
 impl Bystanders {
-    async fn run(&self, lone: &Lone, number: usize) {
+    async fn run(&self, lone: &Lone, sql: &str, number: usize) {
         // Half of them can be repeated by nobody, so that a hit cannot be mended unseen.
         let safety = if number.is_multiple_of(2) {
             Safety::Read
@@ -173,7 +218,6 @@ impl Bystanders {
                 deadline: Some(Duration::from_secs(20)),
                 ..Options::default()
             };
-            let sql = "SELECT 7::bigint FROM pg_sleep(0.004)";
             match lone.proxy.scalar(sql, Vec::new(), options).await {
                 Ok(value) => assert_eq!(value, Some(Value::I64(7))),
                 Err(error) => self.hit.lock().push(describe(&error)),
@@ -184,7 +228,7 @@ impl Bystanders {
 }
 
 /// Starts a statement and leaves it, or lets it run into its deadline.
-async fn leave(lone: &Lone, chance: &mut fastrand::Rng) {
+async fn leave(lone: &Lone, sql: &str, chance: &mut fastrand::Rng) {
     let after = Duration::from_micros(500 + chance.u64(0..12_000));
     let safety = [Safety::Read, Safety::Write][chance.usize(0..2)];
     let times_out = chance.u64(0..3) == 0;
@@ -193,7 +237,6 @@ async fn leave(lone: &Lone, chance: &mut fastrand::Rng) {
         deadline: times_out.then_some(after),
         ..Options::default()
     };
-    let sql = "SELECT 1::bigint FROM pg_sleep(0.008)";
     let call = lone.proxy.scalar(sql, Vec::new(), options);
     if times_out {
         let _ = call.await;
@@ -204,14 +247,23 @@ async fn leave(lone: &Lone, chance: &mut fastrand::Rng) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_cancel_never_hits_another_callers_statement() {
+    cancel_late::<PostgresServer>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_cancel_never_hits_another_callers_statement_on_mariadb() {
+    cancel_late::<MariadbServer>().await;
+}
+
+async fn cancel_late<S: Tells>() {
     const LEAVERS: u64 = 4;
     let races = cases(1_000, 10_000) as u64;
-    let server = server().await;
+    let server = server::<S>().await;
     let mut settings = lone::settings(Duration::from_secs(20));
     settings.retry.attempts_max = 1;
     settings.pool.active_max = 3;
     settings.pool.wait_max = Duration::from_secs(20);
-    let lone = Arc::new(Lone::postgres(server.port(), settings));
+    let lone = Arc::new(Lone::of::<S>(server.port(), settings));
     let bystanders = Arc::new(Bystanders {
         stop: AtomicBool::new(false),
         calls: AtomicU64::new(0),
@@ -220,14 +272,14 @@ async fn a_late_cancel_never_hits_another_callers_statement() {
     let (mut standing, mut leaving) = (JoinSet::new(), JoinSet::new());
     for number in 0..4 {
         let (lone, bystanders) = (Arc::clone(&lone), Arc::clone(&bystanders));
-        standing.spawn(async move { bystanders.run(&lone, number).await });
+        standing.spawn(async move { bystanders.run(&lone, &S::sleep(0.004, 7), number).await });
     }
     for number in 0..LEAVERS {
         let lone = Arc::clone(&lone);
         leaving.spawn(async move {
             let mut chance = fastrand::Rng::with_seed(number);
             for _ in 0..races / LEAVERS {
-                leave(&lone, &mut chance).await;
+                leave(&lone, &S::sleep(0.008, 1), &mut chance).await;
                 sleep(Duration::from_micros(chance.u64(0..3_000))).await;
             }
         });

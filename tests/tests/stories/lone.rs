@@ -12,6 +12,8 @@ use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Preset, Role, 
 use mainstay_testkit::postgres::PostgresServer;
 use tokio::time::{Instant, sleep};
 
+use super::servers::Server;
+
 /// Clean-ups end within 2 s by closing; the rest is for a busy machine.
 const CLEAN_MAX: Duration = Duration::from_secs(8);
 
@@ -39,16 +41,16 @@ pub(crate) fn settings(attempt_timeout: Duration) -> Settings {
 }
 
 impl Lone {
-    /// Over the server on this port, or the proxy before it.
+    /// Over the PostgreSQL server on this port, or the proxy before it.
     pub(crate) fn postgres(port: u16, settings: Settings) -> Self {
+        Self::of::<PostgresServer>(port, settings)
+    }
+
+    /// Over the server on this port, or the proxy before it.
+    pub(crate) fn of<S: Server>(port: u16, settings: Settings) -> Self {
         let tasks = Tasks::new();
-        let driver = super::world::postgres(port, &tasks);
-        Self::over(
-            Arc::new(driver),
-            settings,
-            tasks,
-            TransactionLimits::default(),
-        )
+        let driver = S::driver(port, S::SUPERUSER, &tasks);
+        Self::over(driver, settings, tasks, TransactionLimits::default())
     }
 
     /// Over a driver whose background work runs in `tasks`.
@@ -125,12 +127,10 @@ pub(crate) fn statement(text: &str, params: Vec<Value>, safety: Safety) -> Reque
 }
 
 /// Waits until no client has a transaction open at the server.
-pub(crate) async fn wait_without_transactions(server: &PostgresServer) {
-    let open = "SELECT count(*) FROM pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+pub(crate) async fn wait_without_transactions<S: Server>(server: &S) {
     let end = Instant::now() + SESSIONS_MAX;
     loop {
-        let left = server.value(open).await.unwrap();
+        let left = server.value(S::OPEN_TRANSACTIONS).await.unwrap();
         if left == "0" {
             return;
         }

@@ -7,6 +7,7 @@ use mainstay::mysql::{MysqlDriver, MysqlSettings};
 use mainstay::postgres::{PostgresDriver, PostgresSettings, TlsMode};
 use mainstay::sql::{Dialect, Driver};
 use mainstay::tasks::Tasks;
+use mainstay_testkit::fault::{FaultPlan, FaultProxy};
 use mainstay_testkit::mariadb::{MariadbCluster, MariadbOptions, MariadbServer};
 use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
 
@@ -20,6 +21,8 @@ pub(crate) type Login = (&'static str, Option<&'static str>);
 pub(crate) trait Server: Sized + Send + Sync + 'static {
     /// Who may do everything, without a password.
     const SUPERUSER: Login;
+    /// How many transactions of others are open.
+    const OPEN_TRANSACTIONS: &str;
 
     async fn start(settings: &[Setting]) -> Self;
     fn port(&self) -> u16;
@@ -32,6 +35,8 @@ pub(crate) trait Server: Sized + Send + Sync + 'static {
 
     /// A driver for such a server on this port.
     fn driver(port: u16, login: Login, tasks: &Tasks) -> Arc<dyn Driver>;
+    /// A fault proxy before it.
+    fn behind_faults(&self, plan: impl FaultPlan + 'static) -> FaultProxy;
 }
 
 /// A primary with replicas.
@@ -66,6 +71,7 @@ macro_rules! of_the_testkit {
     ($server:ty, $cluster:ty, $options:ty) => {
         impl Server for $server {
             const SUPERUSER: Login = <$server as Family>::SUPERUSER;
+            const OPEN_TRANSACTIONS: &str = <$server as Family>::OPEN_TRANSACTIONS;
 
             async fn start(settings: &[Setting]) -> Self {
                 Self::start(options::<$options>(settings)).await.unwrap()
@@ -101,6 +107,10 @@ macro_rules! of_the_testkit {
 
             fn driver(port: u16, login: Login, tasks: &Tasks) -> Arc<dyn Driver> {
                 <$server as Family>::driver(port, login, tasks)
+            }
+
+            fn behind_faults(&self, plan: impl FaultPlan + 'static) -> FaultProxy {
+                <$server as Family>::proxy(self.port(), plan)
             }
         }
 
@@ -153,12 +163,20 @@ of_the_testkit!(MariadbServer, MariadbCluster, MariadbOptions);
 /// Where the families differ.
 trait Family {
     const SUPERUSER: Login;
+    const OPEN_TRANSACTIONS: &str;
 
     fn driver(port: u16, login: Login, tasks: &Tasks) -> Arc<dyn Driver>;
+    fn proxy(port: u16, plan: impl FaultPlan + 'static) -> FaultProxy;
 }
 
 impl Family for PostgresServer {
     const SUPERUSER: Login = ("postgres", None);
+    const OPEN_TRANSACTIONS: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+
+    fn proxy(port: u16, plan: impl FaultPlan + 'static) -> FaultProxy {
+        FaultProxy::start(port, plan).unwrap()
+    }
 
     fn driver(port: u16, (user, password): Login, tasks: &Tasks) -> Arc<dyn Driver> {
         let mut settings = PostgresSettings::new("127.0.0.1", "postgres", user);
@@ -174,6 +192,11 @@ impl Family for PostgresServer {
 
 impl Family for MariadbServer {
     const SUPERUSER: Login = ("root", None);
+    const OPEN_TRANSACTIONS: &str = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
+
+    fn proxy(port: u16, plan: impl FaultPlan + 'static) -> FaultProxy {
+        FaultProxy::start_mysql(port, plan).unwrap()
+    }
 
     fn driver(port: u16, (user, password): Login, tasks: &Tasks) -> Arc<dyn Driver> {
         let mut settings = MysqlSettings::new("127.0.0.1", "test", user);

@@ -1,4 +1,4 @@
-//! One connection's conversation, on bytes alone: which statement a message runs, and whose answer
+//! One connection's conversation in PostgreSQL's protocol, on bytes alone: which statement a message runs, and whose answer
 //! comes back.
 
 use std::collections::{HashMap, VecDeque};
@@ -78,6 +78,11 @@ impl Pending {
             not_before: None,
             begun: false,
         }
+    }
+
+    /// Whether this is the first byte of its answer.
+    pub(super) fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.begun, true)
     }
 }
 
@@ -330,7 +335,7 @@ impl Conversation {
         };
         if let Some(front) = self.pending.front_mut() {
             piece.fault = front.fault;
-            piece.first = !std::mem::replace(&mut front.begun, true);
+            piece.first = front.begin();
             piece.not_before = front.not_before;
         }
         piece
@@ -361,7 +366,7 @@ impl Conversation {
     }
 }
 
-fn plain(bytes: Bytes, awaits: Awaits) -> Unit {
+pub(super) fn plain(bytes: Bytes, awaits: Awaits) -> Unit {
     Unit {
         bytes,
         statements: Vec::new(),

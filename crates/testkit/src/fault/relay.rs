@@ -12,9 +12,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::conversation::{Conversation, Pending, Piece, Statement, Unit};
+use super::conversation::{Pending, Piece, Statement, Unit};
 use super::ledger::Place;
 use super::plan::{Action, Cut, Fault, Moment, Point};
+use super::talk::Talk;
 use super::{Control, Shared};
 
 /// How long the server is listened to after the client is gone, and a client that was told of the
@@ -42,7 +43,7 @@ pub(super) async fn carry(
         return cut(client, Cut::Rst).await;
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let conversation = Mutex::new(Conversation::new(shared.raw));
+    let conversation = Mutex::new(Talk::new(shared.protocol));
     let relay = Relay {
         shared: &shared,
         number,
@@ -56,7 +57,7 @@ pub(super) async fn carry(
 struct Relay<'a> {
     shared: &'a Shared,
     number: u64,
-    conversation: Mutex<Conversation>,
+    conversation: Mutex<Talk>,
     /// The fault from which on nothing passes.
     silence: Mutex<Option<Fault>>,
     /// Its statements in the ledger.
@@ -340,7 +341,7 @@ impl Relay<'_> {
         }
     }
 
-    fn conversation(&self) -> MutexGuard<'_, Conversation> {
+    fn conversation(&self) -> MutexGuard<'_, Talk> {
         self.conversation
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

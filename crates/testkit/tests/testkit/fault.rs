@@ -1,6 +1,7 @@
 //! The fault proxy: each fault at each moment, and what it says happened, compared with the server.
 
 mod load;
+mod mysql;
 mod outage;
 
 use std::time::Duration;
