@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::circuit::CircuitState;
@@ -16,7 +17,7 @@ use crate::endpoint::{Endpoint, Fitness, Placed};
 use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::lag::PrimaryPositions;
-use crate::source::{Member, Source};
+use crate::source::{Member, Source, WeakSource};
 use crate::watchdog::{Decision, History, Promotion, Report, Says, decide};
 
 /// Asks one member how it is.
@@ -36,11 +37,12 @@ const SETTLED_AFTER: u32 = 3;
 const NAP_MAX: Duration = Duration::from_secs(1);
 
 impl<M: Member> Source<M> {
-    /// Starts the prober, which runs until the source's tasks are shut down. Roles change by
-    /// `promotion`.
+    /// Starts the prober, which runs until the source's tasks are shut down or the source is gone. Roles
+    /// change by `promotion`.
     pub fn watch(&self, probe: Arc<dyn Probe<M>>, promotion: Promotion) {
         let watch = Watch {
-            source: self.clone(),
+            source: self.downgrade(),
+            urge: Arc::clone(self.inner_urge()),
             probe,
             promotion,
             known: HashMap::new(),
@@ -74,7 +76,8 @@ struct Told {
 }
 
 struct Watch<M> {
-    source: Source<M>,
+    source: WeakSource<M>,
+    urge: Arc<Notify>,
     probe: Arc<dyn Probe<M>>,
     promotion: Promotion,
     known: HashMap<u64, Known>,
@@ -90,26 +93,42 @@ struct Checked {
     result: Result<Says, Failure>,
 }
 
+/// Why the prober goes on.
+enum Woken {
+    Checked(Checked),
+    Rested,
+    Urged,
+}
+
 type Check = Pin<Box<dyn Future<Output = Checked> + Send>>;
 
 impl<M: Member> Watch<M> {
     async fn run(mut self) {
         let mut checks: FuturesUnordered<Check> = FuturesUnordered::new();
-        loop {
-            self.begin_due(&mut checks);
+        // Between two steps nothing here keeps the source alive.
+        while let Some(source) = self.source.upgrade() {
+            self.begin_due(&source, &mut checks);
+            drop(source);
             let nap = tokio::time::sleep_until(self.next_due());
-            let source = self.source.clone();
-            tokio::select! {
-                Some(checked) = checks.next() => self.take_in(checked),
-                () = nap => {}
-                () = source.inner_urge().notified() => self.be_urgent(),
+            let woken = tokio::select! {
+                Some(checked) = checks.next() => Woken::Checked(checked),
+                () = nap => Woken::Rested,
+                () = self.urge.notified() => Woken::Urged,
+            };
+            let Some(source) = self.source.upgrade() else {
+                return;
+            };
+            match woken {
+                Woken::Checked(checked) => self.take_in(&source, checked),
+                Woken::Rested => {}
+                Woken::Urged => self.be_urgent(&source),
             }
         }
     }
 
-    fn begin_due(&mut self, checks: &mut FuturesUnordered<Check>) {
+    fn begin_due(&mut self, source: &Source<M>, checks: &mut FuturesUnordered<Check>) {
         let now = Instant::now();
-        let snapshot = self.source.snapshot();
+        let snapshot = source.snapshot();
         self.known.retain(|_, known| !known.endpoint.is_removed());
         for placed in &snapshot.endpoints {
             let number = placed.endpoint.number;
@@ -147,16 +166,16 @@ impl<M: Member> Watch<M> {
     }
 
     /// Checks every quarter of a second for a while: the primary may be gone.
-    fn be_urgent(&mut self) {
+    fn be_urgent(&mut self, source: &Source<M>) {
         let now = Instant::now();
-        let health = &self.source.snapshot().policy.health;
+        let health = &source.snapshot().policy.health;
         self.urgent_until = Some(now + health.urgent_for);
         for known in self.known.values_mut() {
             known.due = known.due.min(now);
         }
     }
 
-    fn take_in(&mut self, checked: Checked) {
+    fn take_in(&mut self, source: &Source<M>, checked: Checked) {
         let now = Instant::now();
         let Some(known) = self.known.get_mut(&checked.number) else {
             return;
@@ -170,14 +189,14 @@ impl<M: Member> Watch<M> {
         known.says = checked.result.ok();
         let endpoint = Arc::clone(&known.endpoint);
         endpoint.checked(good, &why, checked.begun);
-        self.look_at_lag(&endpoint, now);
-        self.decide();
-        self.schedule(checked.number, checked.begun, now);
+        self.look_at_lag(source, &endpoint, now);
+        self.decide(source);
+        self.schedule(source, checked.number, checked.begun, now);
     }
 
     /// The next check: soon while a primary is missing, else at the usual interval.
-    fn schedule(&mut self, number: u64, begun: Instant, now: Instant) {
-        let snapshot = self.source.snapshot();
+    fn schedule(&mut self, source: &Source<M>, number: u64, begun: Instant, now: Instant) {
+        let snapshot = source.snapshot();
         let has_primary = !snapshot.has_roles() || snapshot.primary().is_some();
         if !has_primary && self.urgent_until.is_none() {
             self.urgent_until = Some(now + snapshot.policy.health.urgent_for);
@@ -210,8 +229,8 @@ impl<M: Member> Watch<M> {
         }
     }
 
-    fn look_at_lag(&mut self, endpoint: &Arc<Endpoint>, now: Instant) {
-        let snapshot = self.source.snapshot();
+    fn look_at_lag(&mut self, source: &Source<M>, endpoint: &Arc<Endpoint>, now: Instant) {
+        let snapshot = source.snapshot();
         let Some(says) = self
             .known
             .get(&endpoint.number)
@@ -238,22 +257,22 @@ impl<M: Member> Watch<M> {
 
     /// Lag is measured from the new primary on; what is known of the others is compared at once, so that
     /// a promotion does not leave them unusable until their next check.
-    fn measure_from_new_primary(&mut self) {
+    fn measure_from_new_primary(&mut self, source: &Source<M>) {
         self.positions.clear();
         let now = Instant::now();
-        let snapshot = self.source.snapshot();
+        let snapshot = source.snapshot();
         let Some(primary) = snapshot.primary() else {
             return;
         };
-        self.look_at_lag(&primary.endpoint, now);
+        self.look_at_lag(source, &primary.endpoint, now);
         for placed in &snapshot.endpoints {
-            self.look_at_lag(&placed.endpoint, now);
+            self.look_at_lag(source, &placed.endpoint, now);
         }
     }
 
-    fn reports(&self) -> Vec<Report> {
+    fn reports(&self, source: &Source<M>) -> Vec<Report> {
         let now = Instant::now();
-        let snapshot = self.source.snapshot();
+        let snapshot = source.snapshot();
         let report = |placed: &Placed<M>| Report {
             id: placed.endpoint.id.clone(),
             role: placed.role,
@@ -277,22 +296,21 @@ impl<M: Member> Watch<M> {
             .collect()
     }
 
-    fn decide(&mut self) {
-        let reports = self.reports();
+    fn decide(&mut self, source: &Source<M>) {
+        let reports = self.reports(source);
         let decision = decide(self.promotion, &reports, self.history);
-        let source = self.source.clone();
         match decision {
             Decision::Keep => self.told.two_primaries = None,
             Decision::Promote { id, reason } => {
                 // A refusal means that the endpoint was removed meanwhile: the next check sees it.
                 let _ = source.set_primary(Some(id.as_str()), reason);
                 self.told = Told::default();
-                self.measure_from_new_primary();
+                self.measure_from_new_primary(source);
             }
             Decision::Demote { reason } => {
                 let _ = source.set_primary(None, reason);
                 source.publish(EventKind::LagSuspended);
-                self.be_urgent();
+                self.be_urgent(source);
             }
             Decision::TwoPrimaries { kept, other } => {
                 if self.told.two_primaries.as_deref() != Some(other.as_str()) {
@@ -302,11 +320,11 @@ impl<M: Member> Watch<M> {
                 }
             }
         }
-        self.look_at_primary(&reports);
+        self.look_at_primary(source, &reports);
     }
 
-    fn look_at_primary(&mut self, reports: &[Report]) {
-        let snapshot = self.source.snapshot();
+    fn look_at_primary(&mut self, source: &Source<M>, reports: &[Report]) {
+        let snapshot = source.snapshot();
         let Some(primary) = snapshot.primary() else {
             return;
         };
@@ -320,7 +338,7 @@ impl<M: Member> Watch<M> {
         self.history.follow(&says);
         if says.lacks_sync_standby && !self.told.no_sync_standby {
             let endpoint = primary.endpoint.id.clone();
-            self.source.publish(EventKind::NoSyncStandby { endpoint });
+            source.publish(EventKind::NoSyncStandby { endpoint });
         }
         self.told.no_sync_standby = says.lacks_sync_standby;
     }

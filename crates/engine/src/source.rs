@@ -11,8 +11,8 @@ mod held;
 mod sharing;
 mod status;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -102,7 +102,8 @@ impl<M: Member> SourceBuilder<M> {
         self
     }
 
-    /// Runs its background work in this group, so that it ends with it.
+    /// Runs its background work within this group, so that it ends with it, and before it when the
+    /// source is gone.
     #[must_use]
     pub fn tasks(mut self, tasks: Tasks) -> Self {
         self.tasks = Some(tasks);
@@ -153,7 +154,7 @@ impl<M: Member> SourceBuilder<M> {
                 version: AtomicU64::new(0),
                 changed: watch::Sender::new(0),
                 next_endpoint: AtomicU64::new(1),
-                tasks: self.tasks.unwrap_or_default(),
+                tasks: self.tasks.unwrap_or_default().child(),
                 chance: self.chance.unwrap_or_else(Chance::from_entropy),
                 events,
                 sink: SwapSink::default(),
@@ -168,7 +169,7 @@ impl<M: Member> SourceBuilder<M> {
                 router: Router::new(),
                 waiting: AtomicU64::new(0),
                 waiting_for_rate: AtomicU64::new(0),
-                urge: Notify::new(),
+                urge: Arc::default(),
                 counts: SourceCounts::default(),
                 intercepts: AtomicBool::new(self.interceptor.is_some()),
                 interceptor: ArcSwapOption::new(self.interceptor.map(Arc::new)),
@@ -226,12 +227,30 @@ pub(crate) struct Inner<M> {
     /// Calls that wait for a token of the source's own rate.
     waiting_for_rate: AtomicU64,
     /// Health should be looked at now: the primary may be gone.
-    urge: Notify,
+    urge: Arc<Notify>,
     counts: SourceCounts,
     /// Whether there is an interceptor: spares the common path its pointer.
     intercepts: AtomicBool,
     interceptor: ArcSwapOption<Arc<dyn Interceptor>>,
     draining: AtomicBool,
+}
+
+impl<M> Drop for Inner<M> {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}
+
+/// A source as its background work holds it: so that it does not keep alive what nobody uses.
+pub struct WeakSource<M> {
+    inner: Weak<Inner<M>>,
+}
+
+impl<M> WeakSource<M> {
+    /// The source; `None`: the last copy of it was dropped.
+    pub fn upgrade(&self) -> Option<Source<M>> {
+        self.inner.upgrade().map(|inner| Source { inner })
+    }
 }
 
 impl<M> Inner<M> {
@@ -308,7 +327,15 @@ impl<M: Member> Source<M> {
         self.inner.events.publish(kind);
     }
 
-    /// Where its background work runs.
+    /// The source without keeping it alive.
+    pub fn downgrade(&self) -> WeakSource<M> {
+        WeakSource {
+            inner: Arc::downgrade(&self.inner),
+        }
+    }
+
+    /// Where its background work runs: a group of its own, which ends with the last copy of the source.
+    /// Work in it holds a [`WeakSource`], or neither ends.
     pub fn tasks(&self) -> &Tasks {
         &self.inner.tasks
     }
@@ -318,7 +345,7 @@ impl<M: Member> Source<M> {
         &self.inner.chance
     }
 
-    pub(crate) fn inner_urge(&self) -> &Notify {
+    pub(crate) fn inner_urge(&self) -> &Arc<Notify> {
         &self.inner.urge
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use mainstay_engine::pool::{Pool, PoolStats};
+use mainstay_engine::pool::{Pool, PoolError, PoolStats};
 use mainstay_engine::{Attempt, Category, Chance, Failure, Policy, Sent, tasks::Tasks};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -190,6 +190,7 @@ impl Plain {
 
     /// A health check. Its connection is closed if this future is dropped or fails.
     async fn check(&self) -> Result<Probe, SqlError> {
+        self.refuse_closed()?;
         let kept = self.shared.prober.lock().take();
         let mut connection = match kept {
             Some(connection) if !connection.is_closed() => connection,
@@ -199,8 +200,18 @@ impl Plain {
             }
         };
         let probe = connection.probe().await?;
-        *self.shared.prober.lock() = Some(connection);
+        let mut kept = self.shared.prober.lock();
+        // Closing may have emptied it meanwhile.
+        self.refuse_closed()?;
+        *kept = Some(connection);
         Ok(probe)
+    }
+
+    fn refuse_closed(&self) -> Result<(), SqlError> {
+        match self.state() {
+            State::Closed => Err(sessions::refused(PoolError::Closed)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -284,8 +295,8 @@ impl Database for Plain {
         Box::pin(async move {
             self.shared.pool.drain(limit).await;
             self.shared.pool.close();
-            *self.shared.prober.lock() = None;
             self.shared.pool.connector().note_closed();
+            *self.shared.prober.lock() = None;
         })
     }
 

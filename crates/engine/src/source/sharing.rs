@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Member, Source};
+use super::{Member, Source, WeakSource};
 use crate::circuit::store::{
     CircuitKey, CircuitStore, SharedChange, SharedState, StoreUnreachable,
 };
@@ -19,12 +19,13 @@ impl<M: Member> Source<M> {
     /// an opening, a closing and an isolation there hold here as well. `instance` tells this one apart
     /// from the others.
     ///
-    /// Runs in the background until the source's tasks are shut down, so it must be called inside a
+    /// Runs in the background until the source's tasks are shut down or the source is gone, so it must be called inside a
     /// runtime. Calls never wait for it; while the store does not answer, circuits are decided here
     /// alone, which the events `store_lost` and `store_back` say.
     pub fn share_circuits(&self, store: Arc<dyn CircuitStore>, instance: u64) {
         let sharing = Sharing {
-            source: self.clone(),
+            source: self.downgrade(),
+            name: Arc::clone(self.name()),
             store,
             instance,
             lost: false,
@@ -36,7 +37,8 @@ impl<M: Member> Source<M> {
 }
 
 struct Sharing<M> {
-    source: Source<M>,
+    source: WeakSource<M>,
+    name: Arc<str>,
     store: Arc<dyn CircuitStore>,
     instance: u64,
     /// The store did not answer last time.
@@ -92,14 +94,17 @@ impl<M: Member> Sharing<M> {
 
     fn key(&self, endpoint: &crate::attempt::EndpointId) -> CircuitKey {
         CircuitKey {
-            source: Arc::clone(&self.source.inner.name),
+            source: Arc::clone(&self.name),
             endpoint: endpoint.clone(),
         }
     }
 
     /// Takes over what the store knows, where it holds traffic back.
     async fn take_over(&self) -> Result<(), StoreUnreachable> {
-        let snapshot = self.source.snapshot();
+        let Some(source) = self.source.upgrade() else {
+            return Ok(());
+        };
+        let snapshot = source.snapshot();
         for placed in &snapshot.endpoints {
             let key = self.key(&placed.endpoint.id);
             if let Some(state) = self.store.read(&key).await?
@@ -115,13 +120,15 @@ impl<M: Member> Sharing<M> {
     /// when its time is over.
     fn obey(&self, change: &SharedChange) {
         let is_ours = change.instance == self.instance
-            || change.key.source != self.source.inner.name
+            || change.key.source != self.name
             || change.state == SharedState::HalfOpen;
         if is_ours {
             return;
         }
-        let snapshot = self.source.snapshot();
-        if let Some(placed) = snapshot.endpoint(change.key.endpoint.as_str()) {
+        let Some(source) = self.source.upgrade() else {
+            return;
+        };
+        if let Some(placed) = source.snapshot().endpoint(change.key.endpoint.as_str()) {
             placed
                 .endpoint
                 .force_circuit(change.state.at(Instant::now()));
@@ -129,7 +136,10 @@ impl<M: Member> Sharing<M> {
     }
 
     async fn tell_all(&self) -> Result<(), StoreUnreachable> {
-        let snapshot = self.source.snapshot();
+        let Some(source) = self.source.upgrade() else {
+            return Ok(());
+        };
+        let snapshot = source.snapshot();
         for placed in &snapshot.endpoints {
             self.tell(placed.endpoint.id.as_str()).await?;
         }
@@ -138,7 +148,10 @@ impl<M: Member> Sharing<M> {
 
     /// Tells the store of a circuit as it is now, which may already be later than the event.
     async fn tell(&self, endpoint: &str) -> Result<(), StoreUnreachable> {
-        let snapshot = self.source.snapshot();
+        let Some(source) = self.source.upgrade() else {
+            return Ok(());
+        };
+        let snapshot = source.snapshot();
         let Some(placed) = snapshot.endpoint(endpoint) else {
             return Ok(());
         };
@@ -152,6 +165,8 @@ impl<M: Member> Sharing<M> {
     }
 
     fn publish_event(&self, kind: EventKind) {
-        self.source.inner.events.publish(kind);
+        if let Some(source) = self.source.upgrade() {
+            source.publish(kind);
+        }
     }
 }

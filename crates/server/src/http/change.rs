@@ -260,3 +260,6 @@ pub(super) fn unusable(error: AssemblyError) -> Problem {
         "mend it; the old settings stay",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,10 +94,12 @@ impl Database for DataProxy {
         Box::pin(async move {
             self.shared.closed.store(true, Ordering::Release);
             let end = tokio::time::Instant::now() + limit;
+            let left = || end.saturating_duration_since(tokio::time::Instant::now());
             self.source().drain(limit).await;
+            // Health checks go on for as long as work does, and open no connection after it.
+            self.source().tasks().shutdown(left()).await;
             for placed in &self.source().snapshot().endpoints {
-                let left = end.saturating_duration_since(tokio::time::Instant::now());
-                placed.member.close(left).await;
+                placed.member.close(left()).await;
             }
         })
     }
