@@ -298,7 +298,8 @@ impl<M: Member> Watch<M> {
 
     fn decide(&mut self, source: &Source<M>) {
         let reports = self.reports(source);
-        let decision = decide(self.promotion, &reports, self.history);
+        self.history.see(&reports);
+        let decision = decide(self.promotion, &reports, &self.history);
         match decision {
             Decision::Keep => self.told.two_primaries = None,
             Decision::Promote { id, reason } => {
@@ -335,7 +336,7 @@ impl<M: Member> Watch<M> {
         let Some(says) = says.filter(|says| says.is_primary == Some(true)) else {
             return;
         };
-        self.history.follow(&says);
+        self.history.follow(&primary.endpoint.id, &says);
         if says.lacks_sync_standby && !self.told.no_sync_standby {
             let endpoint = primary.endpoint.id.clone();
             source.publish(EventKind::NoSyncStandby { endpoint });

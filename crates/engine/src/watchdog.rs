@@ -1,5 +1,6 @@
 //! Who is primary: a pure decision from what the endpoints say about themselves.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::attempt::EndpointId;
@@ -53,17 +54,29 @@ pub struct Says {
 }
 
 /// The primary that was followed last: an older one of the same system never gets the role back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// Its system.
     pub system: Option<u64>,
     /// Its timeline.
     pub timeline: Option<u64>,
+    /// Which endpoint it is.
+    pub followed: Option<EndpointId>,
+    /// Endpoints that were followed before it, where the servers count no timelines: they may have missed
+    /// what was written since, until they have been replicas again.
+    pub deposed: BTreeSet<EndpointId>,
 }
 
 impl History {
     /// Remembers who is followed.
-    pub fn follow(&mut self, says: &Says) {
+    pub fn follow(&mut self, id: &EndpointId, says: &Says) {
+        if self.followed.as_ref() != Some(id) {
+            let before = self.followed.replace(id.clone());
+            if says.timeline.is_none() {
+                self.deposed.extend(before);
+            }
+        }
+        self.deposed.remove(id);
         if says.system.is_some() {
             self.system = says.system;
         }
@@ -72,8 +85,22 @@ impl History {
         }
     }
 
+    /// Takes note of old primaries that have become replicas.
+    pub fn see(&mut self, reports: &[Report]) {
+        let is_replica = |report: &&Report| {
+            let says = report.says.and_then(|says| says.is_primary);
+            says == Some(false)
+        };
+        for report in reports.iter().filter(is_replica) {
+            self.deposed.remove(&report.id);
+        }
+    }
+
     /// Whether a claimant is what an old primary of the same system would look like.
-    fn outdates(&self, says: &Says) -> bool {
+    fn outdates(&self, id: &EndpointId, says: &Says) -> bool {
+        if self.deposed.contains(id) {
+            return true;
+        }
         match (self.system, says.system) {
             (Some(known), Some(its)) if known != its => return true,
             _ => {}
@@ -109,7 +136,7 @@ pub enum Decision {
 }
 
 /// Decides who is primary.
-pub fn decide(promotion: Promotion, reports: &[Report], history: History) -> Decision {
+pub fn decide(promotion: Promotion, reports: &[Report], history: &History) -> Decision {
     match promotion {
         Promotion::Manual => Decision::Keep,
         Promotion::Route => route(reports),
@@ -153,7 +180,7 @@ fn preference(report: &Report) -> (bool, u64, f64, std::cmp::Reverse<Duration>) 
     )
 }
 
-fn follow(reports: &[Report], history: History) -> Decision {
+fn follow(reports: &[Report], history: &History) -> Decision {
     let primary = reports.iter().find(|report| report.role == Role::Primary);
     let claimants: Vec<(&Report, Says)> = reports
         .iter()
@@ -166,7 +193,7 @@ fn follow(reports: &[Report], history: History) -> Decision {
     }
 }
 
-fn keep_or_move(primary: &Report, claimants: &[(&Report, Says)], history: History) -> Decision {
+fn keep_or_move(primary: &Report, claimants: &[(&Report, Says)], history: &History) -> Decision {
     let others = || {
         claimants
             .iter()
@@ -214,7 +241,7 @@ fn keep_or_move(primary: &Report, claimants: &[(&Report, Says)], history: Histor
 }
 
 /// Whether a claimant was promoted after the primary that is followed, provably.
-fn is_newer(says: &Says, primary: Option<&Says>, history: History) -> bool {
+fn is_newer(says: &Says, primary: Option<&Says>, history: &History) -> bool {
     let followed = primary.copied().unwrap_or(Says {
         system: history.system,
         timeline: history.timeline,
@@ -225,10 +252,10 @@ fn is_newer(says: &Says, primary: Option<&Says>, history: History) -> bool {
     same_system && higher
 }
 
-fn first_primary(claimants: &[(&Report, Says)], history: History) -> Decision {
+fn first_primary(claimants: &[(&Report, Says)], history: &History) -> Decision {
     let current: Vec<_> = claimants
         .iter()
-        .filter(|(_, says)| !history.outdates(says))
+        .filter(|(report, says)| !history.outdates(&report.id, says))
         .collect();
     match current.as_slice() {
         [] => Decision::Keep,
@@ -299,14 +326,17 @@ mod tests {
             report("a", Replica, None, says(true, 1)),
             report("b", Replica, None, says(false, 1)),
         ];
-        assert_eq!(promoted(&decide(Promotion::Follow, &cold, none)), Some("a"));
+        assert_eq!(
+            promoted(&decide(Promotion::Follow, &cold, &none)),
+            Some("a")
+        );
 
         let moved = [
             report("a", Primary, up, says(false, 2)),
             report("b", Replica, up, says(true, 2)),
         ];
         assert_eq!(
-            promoted(&decide(Promotion::Follow, &moved, none)),
+            promoted(&decide(Promotion::Follow, &moved, &none)),
             Some("b")
         );
 
@@ -315,7 +345,7 @@ mod tests {
             report("b", Replica, up, says(false, 1)),
         ];
         assert!(matches!(
-            decide(Promotion::Follow, &gone, none),
+            decide(Promotion::Follow, &gone, &none),
             Decision::Demote { .. }
         ));
 
@@ -323,7 +353,7 @@ mod tests {
             report("a", Primary, up, None),
             report("b", Replica, up, says(false, 1)),
         ];
-        assert_eq!(decide(Promotion::Follow, &blip, none), Decision::Keep);
+        assert_eq!(decide(Promotion::Follow, &blip, &none), Decision::Keep);
     }
 
     #[test]
@@ -336,7 +366,7 @@ mod tests {
                 report("b", Replica, up, says(true, 2)),
                 report("c", Replica, up, says(true, 2)),
             ];
-            let decision = decide(Promotion::Follow, &reports, History::default());
+            let decision = decide(Promotion::Follow, &reports, &History::default());
             assert!(matches!(decision, Decision::Demote { .. }), "{decision:?}");
         }
     }
@@ -348,28 +378,60 @@ mod tests {
         let history = History {
             system: Some(7),
             timeline: Some(2),
+            ..History::default()
         };
         let both = [
             report("old", Replica, up, says(true, 1)),
             report("new", Primary, up, says(true, 2)),
         ];
         assert!(matches!(
-            decide(Promotion::Follow, &both, history),
+            decide(Promotion::Follow, &both, &history),
             Decision::TwoPrimaries { kept: Some(kept), .. } if kept.as_str() == "new"
         ));
         let alone = [
             report("old", Replica, up, says(true, 1)),
             report("new", Replica, Some(false), None),
         ];
-        assert_eq!(decide(Promotion::Follow, &alone, history), Decision::Keep);
+        assert_eq!(decide(Promotion::Follow, &alone, &history), Decision::Keep);
         let stuck = [
             report("old", Replica, up, says(true, 1)),
             report("new", Primary, Some(false), None),
         ];
         assert!(matches!(
-            decide(Promotion::Follow, &stuck, history),
+            decide(Promotion::Follow, &stuck, &history),
             Decision::Demote { .. }
         ));
+    }
+
+    #[test]
+    fn without_timelines_an_old_primary_gets_the_role_back_only_after_it_was_a_replica() {
+        use Role::Replica;
+        let claims = |is_primary| {
+            Some(Says {
+                is_primary: Some(is_primary),
+                ..Says::default()
+            })
+        };
+        let up = Some(true);
+        let mut history = History::default();
+        let primary = Says {
+            is_primary: Some(true),
+            ..Says::default()
+        };
+        history.follow(&"old".into(), &primary);
+        let alone = [
+            report("old", Replica, up, claims(true)),
+            report("new", Replica, Some(false), None),
+        ];
+        let again = decide(Promotion::Follow, &alone, &history);
+        assert_eq!(promoted(&again), Some("old"), "nobody else was followed");
+        history.follow(&"new".into(), &primary);
+        history.see(&alone);
+        let stale = decide(Promotion::Follow, &alone, &history);
+        assert_eq!(stale, Decision::Keep, "it may have missed writes");
+        history.see(&[report("old", Replica, up, claims(false))]);
+        let rejoined = decide(Promotion::Follow, &alone, &history);
+        assert_eq!(promoted(&rejoined), Some("old"));
     }
 
     #[test]
@@ -378,13 +440,14 @@ mod tests {
         let history = History {
             system: Some(7),
             timeline: Some(1),
+            ..History::default()
         };
         let reports = [
             report("a", Primary, Some(true), None),
             report("b", Replica, Some(true), says(true, 2)),
         ];
         assert_eq!(
-            promoted(&decide(Promotion::Follow, &reports, history)),
+            promoted(&decide(Promotion::Follow, &reports, &history)),
             Some("b")
         );
     }
@@ -398,7 +461,7 @@ mod tests {
             report("b", Replica, None, says(true, 4)),
         ];
         assert_eq!(
-            promoted(&decide(Promotion::Follow, &clear, none)),
+            promoted(&decide(Promotion::Follow, &clear, &none)),
             Some("b")
         );
         let equal = [
@@ -406,7 +469,7 @@ mod tests {
             report("b", Replica, None, says(true, 3)),
         ];
         assert!(matches!(
-            decide(Promotion::Follow, &equal, none),
+            decide(Promotion::Follow, &equal, &none),
             Decision::TwoPrimaries { kept: None, .. }
         ));
     }
@@ -432,18 +495,18 @@ mod tests {
         ];
         let none = History::default();
         assert_eq!(
-            promoted(&decide(Promotion::Route, &reports, none)),
+            promoted(&decide(Promotion::Route, &reports, &none)),
             Some("ahead")
         );
         let only = [down, report("standby", Standby, up, at(9))];
         assert_eq!(
-            promoted(&decide(Promotion::Route, &only, none)),
+            promoted(&decide(Promotion::Route, &only, &none)),
             Some("standby")
         );
         let alive = [
             report("p", Primary, up, None),
             report("r", Replica, up, None),
         ];
-        assert_eq!(decide(Promotion::Route, &alive, none), Decision::Keep);
+        assert_eq!(decide(Promotion::Route, &alive, &none), Decision::Keep);
     }
 }

@@ -51,6 +51,9 @@ const OF_OTHERS: &str = "k.REFERENCED_TABLE_SCHEMA = ? AND k.REFERENCED_TABLE_NA
 const RELATIONS_ORDER: &str =
     " ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION";
 
+const VIEW: &str = "SELECT VIEW_DEFINITION FROM information_schema.VIEWS \
+     WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?";
+
 /// What a function says of itself. `CONTAINS SQL` is what one says that says nothing.
 const FUNCTIONS: &str = "SELECT LOWER(ROUTINE_NAME), \
        MAX(CASE WHEN SQL_DATA_ACCESS = 'NO SQL' AND IS_DETERMINISTIC = 'YES' THEN 0 \
@@ -67,8 +70,7 @@ pub(crate) async fn describe(
         Describe::Entity(name) => entity(session, name).await,
         Describe::ForeignKeys(name) => relations(session, name, OF_THIS).await,
         Describe::Children(name) => relations(session, name, OF_OTHERS).await,
-        // Its text names a definer and is shown to few: not told in this version.
-        Describe::View(_) => Ok(Description::View(None)),
+        Describe::View(name) => view(session, name).await,
         Describe::Functions => functions(session).await,
     }
 }
@@ -242,6 +244,19 @@ fn foreign_key(row: &Row) -> Option<ForeignKey> {
         to_columns: vec![to_column],
         on_delete,
     })
+}
+
+/// The statement that makes a view. The server shows it to few: an empty text is none.
+async fn view(session: &mut Session, name: &Arc<str>) -> Result<Description, SqlError> {
+    let Some(found) = resolve(session, name).await?.filter(|it| it.is_view) else {
+        return Ok(Description::View(None));
+    };
+    let rows = session.ask(VIEW, &found.key()).await?;
+    let texts = understood(rows.iter().map(|row| Fields(row.iter()).text()))?;
+    let text = texts.into_iter().next().filter(|text| !text.is_empty());
+    let name = Dialect::MySql.quote(&found.name);
+    let made = text.map(|text| format!("CREATE VIEW {name} AS {text}"));
+    Ok(Description::View(made))
 }
 
 async fn functions(session: &mut Session) -> Result<Description, SqlError> {

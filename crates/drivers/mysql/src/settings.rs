@@ -94,10 +94,15 @@ impl MysqlSettings {
             text.push_str(&literal(value));
         }
         if is_read_only {
-            text.push_str(match flavour {
-                Flavour::Mariadb => ", @@session.tx_read_only = ON",
-                Flavour::Mysql => ", @@session.transaction_read_only = ON",
-            });
+            let access = match flavour {
+                Flavour::Mariadb => "tx_read_only",
+                Flavour::Mysql => "transaction_read_only",
+            };
+            // What is tracked is told with the answer of the statement that changes it.
+            text.push_str(&format!(
+                ", @@session.session_track_schema = OFF, \
+                 @@session.session_track_system_variables = '{access}', @@session.{access} = ON"
+            ));
         }
         text
     }
@@ -150,7 +155,9 @@ mod tests {
             "SET NAMES utf8mb4, @@session.time_zone = '+00:00', \
              @@session.sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), \
              @@session.max_statement_time = 1.5, \
-             @@session.default_storage_engine = _utf8mb4 0x612762, @@session.tx_read_only = ON"
+             @@session.default_storage_engine = _utf8mb4 0x612762, \
+             @@session.session_track_schema = OFF, \
+             @@session.session_track_system_variables = 'tx_read_only', @@session.tx_read_only = ON"
         );
         let writer = settings.session_text(Flavour::Mysql, false);
         assert!(!writer.contains("read_only"), "{writer}");

@@ -65,6 +65,8 @@ pub(crate) mod capability {
     pub(crate) const PLUGIN_AUTH: u32 = 1 << 19;
     pub(crate) const CONNECT_ATTRS: u32 = 1 << 20;
     pub(crate) const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+    /// An answer says by a flag that a tracked variable was changed.
+    pub(crate) const SESSION_TRACK: u32 = 1 << 23;
     pub(crate) const DEPRECATE_EOF: u32 = 1 << 24;
 }
 

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod mysql {
     mod cancels;
+    mod catalog;
     mod conformance;
     mod connects;
     mod failures;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mainstay_engine::Sent;
 use mainstay_sql::{
-    Answer, AnswerMax, Batch, BatchMax, Collected, Column, HandedOver, Row, SqlError, Value,
-    Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Collected, Column, HandedOver, Row, SqlError,
+    Value, Verdict,
 };
 
 use super::{Open, Session, Started};
@@ -147,6 +147,11 @@ impl Session {
 
     /// A statement such as DDL commits the transaction that it stands in: what follows is another one.
     async fn note_end(&mut self, finished: Finished) -> Result<(), SqlError> {
+        if self.access == Access::ReadOnly && finished.has_changed_state() {
+            // A function that a read called may have opened the session for writes.
+            self.link
+                .retire("a statement changed the access of a read-only session");
+        }
         if !self.in_transaction || finished.is_in_transaction() {
             return Ok(());
         }

@@ -140,6 +140,7 @@ fn opening(greeting: &Greeting, more: u32, has_database: bool) -> Vec<u8> {
         | can::PLUGIN_AUTH
         | can::CONNECT_ATTRS
         | can::PLUGIN_AUTH_LENENC
+        | can::SESSION_TRACK
         | can::DEPRECATE_EOF
         | more;
     if has_database {

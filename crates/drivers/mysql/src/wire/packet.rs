@@ -7,6 +7,9 @@ const IN_TRANSACTION: u16 = 1;
 /// Set where another result follows.
 const MORE_RESULTS: u16 = 8;
 
+/// Set where a tracked variable was changed.
+const STATE_CHANGED: u16 = 1 << 14;
+
 /// The end of a statement that worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Finished {
@@ -39,6 +42,10 @@ impl Finished {
 
     pub(crate) fn is_in_transaction(self) -> bool {
         self.status & IN_TRANSACTION != 0
+    }
+
+    pub(crate) fn has_changed_state(self) -> bool {
+        self.status & STATE_CHANGED != 0
     }
 
     pub(crate) fn has_more(self) -> bool {

@@ -28,7 +28,7 @@ async fn a_reset_takes_variables_locks_and_settings_back() {
     let mut session = place.reader().await;
     rows(&mut session, "SET @mine = 7").await;
     rows(&mut session, "SELECT GET_LOCK('mine', 1)").await;
-    rows(&mut session, "SET SESSION TRANSACTION READ WRITE").await;
+    rows(&mut session, "SET @@time_zone = '+02:00'").await;
     session.reset().await.unwrap();
     assert_eq!(value(&mut session, "SELECT @mine").await, Value::Null);
     assert_eq!(
@@ -43,6 +43,21 @@ async fn a_reset_takes_variables_locks_and_settings_back() {
         value(&mut session, "SELECT @@time_zone").await,
         Value::Text("+00:00".into())
     );
+}
+
+#[tokio::test]
+async fn a_read_only_session_that_a_function_opened_is_given_up() {
+    let place = Place::new().await;
+    let mut writer = place.writer().await;
+    let opens = "CREATE FUNCTION opens() RETURNS int \
+                 BEGIN SET @@session.tx_read_only = OFF; RETURN 1; END";
+    rows(&mut writer, opens).await;
+    let mut reader = place.reader().await;
+    assert!(!reader.is_closed());
+    assert_eq!(value(&mut reader, "SELECT opens()").await, Value::I64(1));
+    assert!(reader.is_closed());
+    let error = run(&mut reader, "SELECT 1", &[]).await.unwrap_err();
+    assert_eq!(error.sent(), Sent::No);
 }
 
 #[tokio::test]
