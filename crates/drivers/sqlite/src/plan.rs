@@ -135,6 +135,7 @@ mod tests {
             ("update t set a = 1", Verb::Change),
             ("SELECT 1", Verb::Other),
             ("release s", Verb::Commit),
+            ("\u{feff}/*/ x */ --\r\n\u{feff}COMMIT", Verb::Commit),
             ("attach 'b.db' AS b", Verb::OtherFile),
             ("VACUUM main INTO 'b.db'", Verb::OtherFile),
             ("VACUUM", Verb::Other),

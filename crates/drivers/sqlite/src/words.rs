@@ -59,17 +59,23 @@ impl<'a> Words<'a> {
     }
 }
 
+/// What SQLite takes for a space between words, the mark of byte order too.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || matches!(c, '\u{b}' | '\u{feff}')
+}
+
 impl<'a> Iterator for Words<'a> {
     type Item = Word<'a>;
 
     fn next(&mut self) -> Option<Word<'a>> {
         loop {
-            self.0 = self.0.trim_start_matches(|c: char| c.is_ascii_whitespace());
+            self.0 = self.0.trim_start_matches(is_space);
             if self.0.starts_with("--") {
                 let end = self.0.find('\n').unwrap_or(self.0.len());
                 self.take(end, 1);
             } else if self.0.starts_with("/*") {
-                let end = self.0.find("*/").unwrap_or(self.0.len());
+                // The star that opens it does not close it.
+                let end = self.0[2..].find("*/").map_or(self.0.len(), |end| end + 2);
                 self.take(end, 2);
             } else {
                 break;
@@ -81,7 +87,7 @@ impl<'a> Iterator for Words<'a> {
             '[' => return Some(self.quoted(']')),
             _ => {}
         }
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        let is_part = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || c == '_' || c == '$';
         let end = self.0.find(|c| !is_part(c)).unwrap_or(self.0.len());
         if end == 0 {
             self.take(first.len_utf8(), 0);

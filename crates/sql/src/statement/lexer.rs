@@ -1,5 +1,11 @@
-//! Cuts SQL text into lexemes without understanding it: strings, quoted names, dollar quotes and comments
-//! are never mistaken for anything else. It accepts every text.
+//! Cuts SQL text into lexemes without understanding it, by the rules of the database that will read it:
+//! strings, quoted names, dollar quotes and comments are never mistaken for anything else. It accepts every
+//! text.
+
+mod quotes;
+mod space;
+#[cfg(test)]
+mod tests;
 
 use crate::dialect::Dialect;
 
@@ -43,103 +49,49 @@ pub struct Lexer<'a> {
     text: &'a str,
     at: usize,
     dialect: Dialect,
+    /// Whether what stands in MySQL's `/*! … */` is read.
+    executes: bool,
+    is_executing: bool,
 }
 
 impl<'a> Lexer<'a> {
-    /// From the beginning of a text.
+    /// From the beginning of a text. What stands in MySQL's executable comments (`/*! … */`) is read like the
+    /// rest.
     pub fn new(dialect: Dialect, text: &'a str) -> Self {
         Lexer {
             text,
             at: 0,
             dialect,
+            executes: true,
+            is_executing: false,
         }
+    }
+
+    /// The text as a server reads it that takes MySQL's executable comments for comments, because its version
+    /// is another one.
+    pub fn without_executable(dialect: Dialect, text: &'a str) -> Self {
+        Lexer {
+            executes: false,
+            ..Lexer::new(dialect, text)
+        }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Whether there is something in the text that some servers run and others take for a comment.
+    pub fn may_execute(&self) -> bool {
+        self.is_mysql() && (self.text.contains("/*!") || self.text.contains("/*M!"))
     }
 
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    fn skip_space_and_comments(&mut self) {
-        loop {
-            let rest = self.rest();
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with("--") || (self.is_mysql() && trimmed.starts_with('#')) {
-                self.at += trimmed.find('\n').map_or(trimmed.len(), |end| end + 1);
-            } else if trimmed.starts_with("/*") && !self.is_executable_comment(trimmed) {
-                self.at += self.comment_len(trimmed);
-            } else {
-                return;
-            }
-        }
-    }
-
     fn is_mysql(&self) -> bool {
         self.dialect == Dialect::MySql
-    }
-
-    /// MySQL runs what stands in `/*! … */`.
-    fn is_executable_comment(&self, text: &str) -> bool {
-        self.is_mysql() && (text.starts_with("/*!") || text.starts_with("/*M!"))
-    }
-
-    fn comment_len(&self, text: &str) -> usize {
-        let nests = self.dialect == Dialect::Postgres;
-        let bytes = text.as_bytes();
-        let (mut depth, mut at) = (1usize, 2usize);
-        while at < bytes.len() {
-            match (bytes[at], bytes.get(at + 1)) {
-                (b'*', Some(b'/')) => {
-                    depth -= 1;
-                    at += 2;
-                    if depth == 0 {
-                        return at;
-                    }
-                }
-                (b'/', Some(b'*')) if nests => {
-                    depth += 1;
-                    at += 2;
-                }
-                _ => at += 1,
-            }
-        }
-        bytes.len()
-    }
-
-    /// Length of a quoted run whose first byte is the quote, up to and with the closing one.
-    fn quoted_len(text: &str, close: u8, backslash: bool) -> usize {
-        let bytes = text.as_bytes();
-        let mut at = 1;
-        while at < bytes.len() {
-            if bytes[at] == b'\\' && backslash {
-                at += 2;
-            } else if bytes[at] == close {
-                if bytes.get(at + 1) == Some(&close) && close != b']' {
-                    at += 2;
-                } else {
-                    return at + 1;
-                }
-            } else {
-                at += 1;
-            }
-        }
-        bytes.len()
-    }
-
-    /// Length of a dollar-quoted literal at the beginning of `text`, if there is one.
-    fn dollar_len(text: &str) -> Option<usize> {
-        let tag_end = text[1..].find('$')? + 2;
-        let tag = &text[..tag_end];
-        let name = &tag[1..tag_end - 1];
-        let starts_well = name
-            .chars()
-            .next()
-            .is_none_or(|c| c.is_alphabetic() || c == '_');
-        if !starts_well || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
-            return None;
-        }
-        let close = text[tag_end..].find(tag);
-        Some(close.map_or(text.len(), |at| tag_end + at + tag.len()))
     }
 
     fn take(&mut self, len: usize) -> &'a str {
@@ -153,81 +105,9 @@ impl<'a> Lexer<'a> {
         piece
     }
 
-    fn word_len(rest: &str) -> usize {
-        rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
-            .unwrap_or(rest.len())
-    }
-
-    /// A literal with a letter before its quote: `E'…'`, `x'…'`, `N'…'`, `U&'…'`.
-    fn prefixed_literal(&mut self) -> Option<Lexeme<'a>> {
-        let bytes = self.rest().as_bytes();
-        let prefix = match bytes {
-            [
-                b'e' | b'E' | b'x' | b'X' | b'b' | b'B' | b'n' | b'N',
-                b'\'',
-                ..,
-            ] => 1,
-            [b'u' | b'U', b'&', b'\'', ..] => 2,
-            _ => return None,
-        };
-        let escapes = self.is_mysql()
-            || (matches!(bytes[0], b'e' | b'E') && self.dialect == Dialect::Postgres);
-        let len = prefix + Self::quoted_len(&self.rest()[prefix..], b'\'', escapes);
-        Some(Lexeme::Literal(self.take(len)))
-    }
-
-    fn quoted(&mut self, first: char) -> Option<Lexeme<'a>> {
-        let rest = self.rest();
-        let mysql = self.is_mysql();
-        match first {
-            '\'' => {
-                let len = Self::quoted_len(rest, b'\'', mysql);
-                Some(Lexeme::Literal(self.take(len)))
-            }
-            '"' if mysql => {
-                let len = Self::quoted_len(rest, b'"', true);
-                Some(Lexeme::Literal(self.take(len)))
-            }
-            '"' => {
-                let len = Self::quoted_len(rest, b'"', false);
-                Some(Lexeme::Quoted(self.take(len)))
-            }
-            '`' if self.dialect != Dialect::Postgres => {
-                let len = Self::quoted_len(rest, b'`', false);
-                Some(Lexeme::Quoted(self.take(len)))
-            }
-            '[' if self.dialect == Dialect::Sqlite => {
-                let len = Self::quoted_len(rest, b']', false);
-                Some(Lexeme::Quoted(self.take(len)))
-            }
-            _ => None,
-        }
-    }
-
-    fn placeholder(&mut self, first: char) -> Option<Lexeme<'a>> {
-        let rest = self.rest();
-        match first {
-            '$' if self.dialect == Dialect::Postgres => {
-                if let Some(len) = Self::dollar_len(rest) {
-                    return Some(Lexeme::Literal(self.take(len)));
-                }
-                let len = 1 + Self::word_len(&rest[1..]);
-                Some(Lexeme::Placeholder(self.take(len)))
-            }
-            '?' if self.dialect != Dialect::Postgres => {
-                let len = 1 + Self::word_len(&rest[1..]);
-                Some(Lexeme::Placeholder(self.take(len)))
-            }
-            ':' | '@' | '$' if self.dialect == Dialect::Sqlite => {
-                let len = 1 + Self::word_len(&rest[1..]);
-                Some(Lexeme::Placeholder(self.take(len)))
-            }
-            _ => None,
-        }
-    }
-
     fn lexeme(&mut self) -> Option<Lexeme<'a>> {
-        let first = self.rest().chars().next()?;
+        let rest = self.rest();
+        let first = rest.chars().next()?;
         if let Some(found) = self
             .prefixed_literal()
             .or_else(|| self.quoted(first))
@@ -236,18 +116,33 @@ impl<'a> Lexer<'a> {
             return Some(found);
         }
         if first.is_ascii_digit() {
-            let rest = self.rest();
-            let len = rest
-                .find(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'))
-                .unwrap_or(rest.len());
+            let len = match self.dialect {
+                Dialect::Postgres => decimal_len(rest.as_bytes()),
+                // A name may begin with digits (MySQL), or the whole is refused (SQLite).
+                Dialect::Sqlite | Dialect::MySql => run_len(rest, |c| c == '.' || is_part(c)),
+            };
             return Some(Lexeme::Number(self.take(len)));
         }
-        if first.is_alphabetic() || first == '_' {
-            let len = Self::word_len(self.rest());
-            return Some(Lexeme::Word(self.take(len)));
+        if is_part(first) && (first != '$' || self.is_mysql()) {
+            return Some(Lexeme::Word(self.take(run_len(rest, is_part))));
         }
         self.take(first.len_utf8());
         Some(Lexeme::Symbol(first))
+    }
+
+    fn placeholder(&mut self, first: char) -> Option<Lexeme<'a>> {
+        let rest = self.rest();
+        let len = match (self.dialect, first) {
+            (Dialect::Postgres, '$') => match digits_len(&rest.as_bytes()[1..]) {
+                0 => return None,
+                digits => 1 + digits,
+            },
+            (Dialect::MySql, '?') => 1,
+            (Dialect::Sqlite, '?') => 1 + digits_len(&rest.as_bytes()[1..]),
+            (Dialect::Sqlite, ':' | '@' | '$' | '#') => variable_len(rest)?,
+            _ => return None,
+        };
+        Some(Lexeme::Placeholder(self.take(len)))
     }
 }
 
@@ -263,5 +158,61 @@ impl<'a> Iterator for Lexer<'a> {
             start,
             end: self.at,
         })
+    }
+}
+
+/// Whether a character may stand in a word. Beyond ASCII everything may, also what looks like a space.
+fn is_part(c: char) -> bool {
+    !c.is_ascii() || c.is_ascii_alphanumeric() || c == '_' || c == '$'
+}
+
+fn run_len(text: &str, belongs: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !belongs(c)).unwrap_or(text.len())
+}
+
+fn digits_len(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// PostgreSQL: digits, a fraction, an exponent. What follows is a lexeme of its own, even a literal with a
+/// letter before its quote.
+fn decimal_len(bytes: &[u8]) -> usize {
+    let mut len = digits_len(bytes);
+    if bytes.get(len) == Some(&b'.') && bytes.get(len + 1) != Some(&b'.') {
+        len += 1;
+        len += digits_len(&bytes[len..]);
+    }
+    if matches!(bytes.get(len), Some(b'e' | b'E')) {
+        let signed = usize::from(matches!(bytes.get(len + 1), Some(b'+' | b'-')));
+        let digits = digits_len(bytes.get(len + 1 + signed..).unwrap_or_default());
+        if digits > 0 {
+            len += 1 + signed + digits;
+        }
+    }
+    len
+}
+
+/// SQLite: `:name`, `@name`, `$name`, with `::` in the name and, as Tcl writes it, `(…)` without spaces behind.
+fn variable_len(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut is_named) = (1, false);
+    loop {
+        match bytes.get(at) {
+            Some(b'(') if is_named => {
+                let inside = &bytes[at + 1..];
+                let len = inside
+                    .iter()
+                    .take_while(|b| **b != b')' && !space::is_ascii_space(**b))
+                    .count();
+                let closes = inside.get(len) == Some(&b')');
+                return Some(at + 1 + len + usize::from(closes));
+            }
+            Some(b':') if bytes.get(at + 1) == Some(&b':') => at += 2,
+            Some(byte) if is_part(char::from(*byte)) => {
+                is_named = true;
+                at += 1;
+            }
+            _ => return is_named.then_some(at),
+        }
     }
 }

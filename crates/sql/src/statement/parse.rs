@@ -11,7 +11,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::functions::{Effect, effect_of};
-use super::lexer::Lexeme;
+use super::lexer::{Lexeme, Lexer};
 use super::scan::Scan;
 use super::script::{Piece, pieces};
 use super::{Class, Kind, idempotent};
@@ -31,8 +31,14 @@ pub(super) fn classify(
     text: &str,
     functions: Option<&HashMap<String, Volatility>>,
 ) -> Class {
-    let pieces = pieces(dialect, text);
+    let lexer = Lexer::new(dialect, text);
+    let may_execute = lexer.may_execute();
+    let pieces = pieces(lexer);
     let mut class = class_of_words(&pieces);
+    if may_execute {
+        // Who reads it decides what it is.
+        return strictest_reading(class, text);
+    }
     let Some(statements) = parse(dialect, text, &pieces) else {
         return class;
     };
@@ -76,6 +82,8 @@ pub(super) fn classify(
             class.delete_by = idempotent::delete_by(statement);
         }
     }
+    class.is_transaction_control |= statements.iter().any(ends_or_begins);
+    class.sets_session |= statements.iter().any(changes_session);
     class.kind = kind.max(if class.kind == Kind::Control {
         Kind::Control
     } else {
@@ -150,6 +158,31 @@ fn controls_transaction(piece: &Piece<'_>) -> bool {
         || (first_is(piece, &["start", "prepare"]) && second_is(piece, &["transaction"]))
 }
 
+/// What a text with executable comments may be at most: servers of one version run what those of another skip.
+fn strictest_reading(mut class: Class, text: &str) -> Class {
+    const WORDS: &[&str] = &[
+        "begin",
+        "commit",
+        "rollback",
+        "savepoint",
+        "release",
+        "start",
+        "xa",
+    ];
+    let skipping = || Lexer::without_executable(Dialect::MySql, text);
+    let mut all = Lexer::new(Dialect::MySql, text).chain(skipping());
+    let others = pieces(skipping());
+    class.is_transaction_control |= others.iter().any(controls_transaction)
+        || all.any(|placed| WORDS.iter().any(|word| placed.lexeme.is(word)));
+    class.sets_session |= others.iter().any(sets_session);
+    class.proves_on_error &= others.len() == 1 && others.iter().all(proves_on_error);
+    class.kind = match class.is_control() {
+        true => Kind::Control,
+        false => Kind::Ddl,
+    };
+    class
+}
+
 fn sets_session(piece: &Piece<'_>) -> bool {
     first_is(piece, &["set", "reset", "discard", "use"])
 }
@@ -217,10 +250,8 @@ fn parse(dialect: Dialect, text: &str, pieces: &[Piece<'_>]) -> Option<Vec<State
         Dialect::MySql => &MySqlDialect {},
     };
     let tokens = match pieces {
-        // The parser knows `TABLE t` only inside of others.
         [piece] if first_is(piece, &["table"]) => {
-            let select =
-                text[piece.start..].replacen(&text[piece.start..][..5], "SELECT * FROM", 1);
+            let select = table_as_select(dialect, text)?;
             Tokenizer::new(grammar, &select).tokenize().ok()?
         }
         _ => Tokenizer::new(grammar, text).tokenize().ok()?,
@@ -230,6 +261,13 @@ fn parse(dialect: Dialect, text: &str, pieces: &[Piece<'_>]) -> Option<Vec<State
     }
     let mut parser = Parser::new(grammar).with_tokens(tokens);
     parser.parse_statements().ok()
+}
+
+/// The parser knows `TABLE t` only inside of others.
+fn table_as_select(dialect: Dialect, text: &str) -> Option<String> {
+    let table = Lexer::new(dialect, text).find(|placed| placed.lexeme.is("table"))?;
+    let (before, after) = (&text[..table.start], &text[table.end..]);
+    Some(format!("{before}SELECT * FROM{after}"))
 }
 
 /// The most operators and keywords in one run without a comma, within one pair of parentheses: more than
@@ -266,6 +304,24 @@ fn longest_chain(tokens: &[Token]) -> usize {
         }
     }
     longest
+}
+
+fn ends_or_begins(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::StartTransaction { .. }
+            | Statement::Commit { .. }
+            | Statement::Rollback { .. }
+            | Statement::Savepoint { .. }
+            | Statement::ReleaseSavepoint { .. }
+    )
+}
+
+fn changes_session(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Set(_) | Statement::Reset(_) | Statement::Discard { .. } | Statement::Use(_)
+    )
 }
 
 fn own_safety(statement: &Statement, scan: &Scan) -> Safety {
@@ -305,15 +361,7 @@ fn kind_of(statement: &Statement) -> Kind {
         Statement::Insert(_) => Kind::Insert,
         Statement::Update(_) => Kind::Update,
         Statement::Delete(_) => Kind::Delete,
-        Statement::Set(_)
-        | Statement::StartTransaction { .. }
-        | Statement::Commit { .. }
-        | Statement::Rollback { .. }
-        | Statement::Savepoint { .. }
-        | Statement::ReleaseSavepoint { .. }
-        | Statement::Reset(_)
-        | Statement::Discard { .. }
-        | Statement::Use(_) => Kind::Control,
+        control if ends_or_begins(control) || changes_session(control) => Kind::Control,
         Statement::Query(_) | Statement::Explain { .. } | Statement::ExplainTable { .. } => {
             Kind::Select
         }

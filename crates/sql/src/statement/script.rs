@@ -9,7 +9,7 @@ use crate::dialect::Dialect;
 /// comments, dollar quotes, parentheses, trigger bodies or `BEGIN ATOMIC` bodies. Empty statements are
 /// left out. Accepts every text.
 pub fn split_script(dialect: Dialect, text: &str) -> Vec<Arc<str>> {
-    pieces(dialect, text)
+    pieces(Lexer::new(dialect, text))
         .iter()
         .map(|piece| Arc::from(&text[piece.start..piece.end]))
         .collect()
@@ -103,42 +103,60 @@ fn is_routine(lexeme: Lexeme<'_>) -> bool {
         .any(|keyword| lexeme.is(keyword))
 }
 
-pub(crate) fn pieces(dialect: Dialect, text: &str) -> Vec<Piece<'_>> {
-    let mut found = Vec::new();
-    let mut lexemes: Vec<Lexeme<'_>> = Vec::new();
+/// The statements that a reader of a text finds.
+pub(crate) fn pieces(lexer: Lexer<'_>) -> Vec<Piece<'_>> {
+    let mut split = Split {
+        text: lexer.text(),
+        keeps_comments: lexer.may_execute(),
+        found: Vec::new(),
+        lexemes: Vec::new(),
+        range: 0..0,
+    };
     let mut nesting = Nesting::default();
-    let (mut start, mut last_end) = (0, 0);
-    for Placed {
-        lexeme,
-        start: begins,
-        end,
-    } in Lexer::new(dialect, text)
-    {
+    let mut begins_at = 0;
+    for Placed { lexeme, start, end } in lexer {
         if lexeme == Lexeme::Symbol(';') && nesting.is_closed() {
-            if !lexemes.is_empty() {
-                let lexemes = std::mem::take(&mut lexemes);
-                found.push(Piece {
-                    start,
-                    end: last_end,
-                    lexemes,
-                });
-            }
+            split.finish(begins_at..start);
             nesting = Nesting::default();
+            begins_at = end;
             continue;
         }
-        if lexemes.is_empty() {
-            start = begins;
+        nesting.follow(&split.lexemes, lexeme);
+        if split.lexemes.is_empty() {
+            split.range.start = start;
         }
-        nesting.follow(&lexemes, lexeme);
-        lexemes.push(lexeme);
-        last_end = end;
+        split.range.end = end;
+        split.lexemes.push(lexeme);
     }
-    if !lexemes.is_empty() {
-        found.push(Piece {
-            start,
-            end: last_end,
-            lexemes,
+    split.finish(begins_at..split.text.len());
+    split.found
+}
+
+struct Split<'a> {
+    text: &'a str,
+    /// A comment around a statement may belong to it.
+    keeps_comments: bool,
+    found: Vec<Piece<'a>>,
+    /// Of the statement that is being read, from its first to its last.
+    lexemes: Vec<Lexeme<'a>>,
+    range: std::ops::Range<usize>,
+}
+
+impl Split<'_> {
+    /// Ends a statement; `all`: with everything between its semicolons.
+    fn finish(&mut self, all: std::ops::Range<usize>) {
+        if self.lexemes.is_empty() {
+            return;
+        }
+        if self.keeps_comments {
+            let text = &self.text[all.clone()];
+            self.range.start = all.start + (text.len() - text.trim_start().len());
+            self.range.end = all.start + text.trim_end().len();
+        }
+        self.found.push(Piece {
+            start: self.range.start,
+            end: self.range.end,
+            lexemes: std::mem::take(&mut self.lexemes),
         });
     }
-    found
 }

@@ -252,6 +252,75 @@ fn control_statements_are_known_by_their_words_even_where_the_parser_gives_up() 
 }
 
 #[test]
+fn control_statements_are_known_behind_whatever_their_database_takes_for_space() {
+    for (dialect, text) in [
+        (Dialect::Postgres, "--\rBEGIN"),
+        (Dialect::Postgres, "-- x\r\tCOMMIT -- y"),
+        (Dialect::Postgres, "SELECT 1 --\r; COMMIT"),
+        (Dialect::Postgres, "/* /* */ */ROLLBACK"),
+        (Dialect::Postgres, "\u{b}\u{c}SAVEPOINT a"),
+        (Dialect::Sqlite, "\u{feff}COMMIT"),
+        (Dialect::Sqlite, "--\r\n\u{feff} BEGIN"),
+        (Dialect::Sqlite, "/*/*/ END"),
+        (Dialect::MySql, "/*!COMMIT*/"),
+        (Dialect::MySql, "/*!50000 START */ TRANSACTION"),
+        (Dialect::MySql, "/*!99999 SELECT 1 */ COMMIT"),
+        (Dialect::MySql, "/*!99999 ' */ ROLLBACK /*!99999 ' */"),
+        (Dialect::MySql, "/*M!100100 BEGIN */"),
+        (Dialect::MySql, "--\rx\nXA START 'a'"),
+        (Dialect::MySql, "# x\nCOMMIT"),
+    ] {
+        let class = class(dialect, text);
+        assert!(class.is_transaction_control, "{dialect:?} {text:?}");
+        assert_eq!(
+            (class.safety, class.kind),
+            (Safety::Write, Kind::Control),
+            "{text:?}"
+        );
+    }
+    for text in ["/*!40101 SET NAMES utf8 */", "/*!99999 SELECT */ USE db"] {
+        assert!(class(Dialect::MySql, text).sets_session, "{text:?}");
+    }
+    for (dialect, text) in [
+        (Dialect::Sqlite, "SELECT 1 --\rCOMMIT"),
+        (Dialect::MySql, "SELECT 5--COMMIT"),
+        (Dialect::MySql, "SELECT /*! STRAIGHT_JOIN */ 1"),
+        (Dialect::Postgres, "SELECT '--\r'"),
+    ] {
+        assert!(!class(dialect, text).is_control(), "{dialect:?} {text:?}");
+    }
+}
+
+#[test]
+fn a_statement_that_only_some_servers_run_is_a_write_and_is_sent_whole() {
+    let text = " /*!50000 SELECT */ 1 ; SELECT /*M! 2 */ ; a";
+    assert_eq!(
+        safety(Dialect::MySql, "SELECT /*! f(), */ 1"),
+        Safety::Write
+    );
+    let parts = split_script(Dialect::MySql, text);
+    let expected = ["/*!50000 SELECT */ 1", "SELECT /*M! 2 */", "a"];
+    assert!(parts.iter().map(|part| &**part).eq(expected), "{parts:?}");
+}
+
+#[test]
+fn a_table_is_read_wherever_its_keyword_stands() {
+    for text in [
+        "TABLE t",
+        "/* é*/table t",
+        "(TABLE t)",
+        "((/* é*/ table/* ü */t))",
+        "TABLE t ORDER BY a",
+    ] {
+        let class = class(Dialect::Postgres, text);
+        assert_eq!(class.safety, Safety::Read, "{text}");
+        assert_eq!(class.reads, ["t"], "{text}");
+    }
+    assert_eq!(safety(Dialect::Postgres, "TABLES t"), Safety::Write);
+    assert_eq!(safety(Dialect::Postgres, "(/* é*/table t"), Safety::Write);
+}
+
+#[test]
 fn an_error_proves_nothing_where_a_statement_may_have_committed_before_it() {
     for (text, proves) in [
         ("INSERT INTO t VALUES (1)", true),

@@ -97,6 +97,73 @@ fn no_text_makes_the_classifier_panic() {
     }
 }
 
+/// What no table of cases thinks of: any character beside the pieces of SQL, without spaces between.
+#[test]
+fn no_text_of_any_characters_makes_the_lexer_or_the_classifier_panic() {
+    const ODD: &[&str] = &[
+        "TABLE",
+        "(TABLE t)",
+        "/* é*/",
+        "/*!50000",
+        "/*M!",
+        "--\r",
+        "\r",
+        "\u{feff}",
+        "\u{2028}",
+        "\u{b}",
+        "\u{10ffff}",
+        "e\u{301}",
+        "E'\\",
+        "'\n'",
+        "$é$",
+        "$1$",
+        "$a(",
+        ":a::",
+        "1.e",
+        "1..",
+        "x'",
+        "n'",
+        "COMMIT",
+        "SET",
+        "START TRANSACTION",
+        "ON CONFLICT (é) DO NOTHING",
+    ];
+    for seed in 0..5_000u64 {
+        let chance = mainstay_engine::Chance::seeded(seed);
+        let draw = |bound: usize| (chance.draw() >> 11) as usize % bound;
+        let mut text = String::new();
+        for _ in 0..=draw(16) {
+            match draw(3) {
+                0 => text.push_str(CRUMBS[draw(CRUMBS.len())]),
+                1 => text.push_str(ODD[draw(ODD.len())]),
+                _ => text.extend(char::from_u32(draw(0x3000) as u32)),
+            }
+        }
+        for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql] {
+            let said = format!("seed {seed} {dialect:?} {text:?}");
+            for lexer in [
+                lexer::Lexer::new(dialect, &text),
+                lexer::Lexer::without_executable(dialect, &text),
+            ] {
+                let mut last_end = 0;
+                for placed in lexer {
+                    assert!(last_end <= placed.start, "{said}");
+                    assert!(placed.start < placed.end, "{said}");
+                    assert!(text.get(placed.start..placed.end).is_some(), "{said}");
+                    last_end = placed.end;
+                }
+            }
+            parse::classify(dialect, &text, None);
+            let parts = split_script(dialect, &text);
+            assert!(
+                parts.iter().all(|part| text.contains(part.as_ref())),
+                "{said}"
+            );
+            let _ = is_one_expression(dialect, &text);
+        }
+    }
+}
+
 #[test]
 fn deep_and_long_texts_stay_within_a_small_stack() {
     let on_small_stack = |text: String| {
