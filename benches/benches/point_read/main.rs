@@ -1,9 +1,10 @@
-//! What a point read by key costs through the facade, beside the raw driver: PostgreSQL with the same
-//! prepared statement, SQLite behind the same hand-off to a thread. Mainstay's own driver stands beside
+//! What a point read by key costs through the facade, beside the raw driver: PostgreSQL and MariaDB with
+//! the same prepared statement, SQLite behind the same hand-off to a thread. Mainstay's own driver stands beside
 //! the raw one too, so that a slow facade can be told from a slow driver.
 //!
 //! Both sides take turns in one run, so that what disturbs the machine disturbs both.
 
+mod mariadb;
 mod postgres;
 mod sqlite;
 
@@ -15,7 +16,8 @@ use mainstay::{Chance, DataProxy, EndpointSpec, Policy, Preset, Role};
 
 fn main() -> anyhow::Result<()> {
     sqlite::compare()?;
-    postgres::compare()
+    postgres::compare()?;
+    mariadb::compare()
 }
 
 /// A source of one endpoint, as a user makes it: the preset's policy, health checks on.
