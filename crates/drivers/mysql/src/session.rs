@@ -13,7 +13,7 @@ use crate::errors::{self, Context, Phase};
 use crate::link::Link;
 use crate::settings::{MysqlSettings, quoted};
 use crate::statement::{Prepared, Statements};
-use crate::value::{Shape, check, execution};
+use crate::value::{Shape, check, check_count, execution};
 use crate::verb::{Verb, admit};
 use crate::wire::{Broken, Channel, Finished, Flavour, Greeting, Said, ServerError};
 
@@ -340,6 +340,7 @@ impl Session {
         params: &[Value],
         handed_over: HandedOver<'_>,
     ) -> Result<Started, SqlError> {
+        check_count(params.len())?;
         self.prepare(text).await?;
         let Some(prepared) = self.statements.get(text) else {
             return Err(SqlError::internal("a prepared statement was lost"));

@@ -6,7 +6,7 @@ mod encode;
 mod text;
 
 pub(crate) use decode::Shape;
-pub(crate) use encode::{check, execution};
+pub(crate) use encode::{check, check_count, execution};
 
 /// Column types by the protocol's numbers.
 pub(crate) mod kind {

@@ -13,6 +13,92 @@ use crate::text::{self, MICROS_PER_DAY};
 #[derive(Debug)]
 pub(crate) struct Param<'a>(pub(crate) &'a Value);
 
+/// As many as the protocol's 16 bits count.
+pub(crate) const PARAMS_MAX: usize = u16::MAX as usize;
+/// The server ends a session whose message is longer than 1 GiB; a little is left for what surrounds the
+/// text or the values.
+pub(crate) const MESSAGE_MAX: usize = (1 << 30) - 4096;
+/// What surrounds a value in a message: its length and its format.
+const FRAME: usize = 6;
+
+/// Refuses more parameters than the protocol counts.
+pub(crate) fn check_count(count: usize) -> Result<(), SqlError> {
+    if count <= PARAMS_MAX {
+        return Ok(());
+    }
+    Err(SqlError::caller(
+        Code::BadValue,
+        format!("the statement has {count} parameters, and PostgreSQL takes {PARAMS_MAX} at most"),
+        "send several statements, or pass a column of values as one array (`unnest($1::bigint[])`)",
+    ))
+}
+
+/// Refuses a text that fits into no message.
+pub(crate) fn check_text(text: &str, max: usize) -> Result<(), SqlError> {
+    if text.len() <= max {
+        return Ok(());
+    }
+    Err(too_long("text of the statement", text.len(), max))
+}
+
+/// Refuses values that together fit into no message.
+pub(crate) fn check_length(params: &[Value], types: &[Type], max: usize) -> Result<(), SqlError> {
+    let bound = params.iter().map(bound).fold(0, usize::saturating_add);
+    if bound <= max {
+        return Ok(());
+    }
+    // Only near the limit are they measured exactly.
+    let length = params
+        .iter()
+        .zip(types)
+        .map(|(value, ty)| length(value, ty))
+        .fold(0, usize::saturating_add);
+    if length <= max {
+        return Ok(());
+    }
+    Err(too_long("values of the statement", length, max))
+}
+
+fn too_long(what: &str, length: usize, max: usize) -> SqlError {
+    SqlError::caller(
+        Code::BadValue,
+        format!("the {what}: {length} bytes, and a message to PostgreSQL holds {max}"),
+        "send less at once: fewer rows, or large values in pieces",
+    )
+}
+
+/// No value is longer than this on the wire.
+fn bound(value: &Value) -> usize {
+    let inner = match value {
+        // In an array each character may get a backslash.
+        Value::Text(text) | Value::Json(text) | Value::Other { text, .. } => text.len(),
+        Value::Decimal(number) => number.as_str().len(),
+        Value::Bytes(bytes) => bytes.len() + 2,
+        Value::Array(items) => items.iter().map(bound).fold(0, usize::saturating_add),
+        _ => 64,
+    };
+    let doubled = match value {
+        Value::Array(_) => inner,
+        _ => inner.saturating_mul(2),
+    };
+    doubled.saturating_add(FRAME)
+}
+
+/// The length of a value on the wire.
+fn length(value: &Value, ty: &Type) -> usize {
+    let bytes = match wire(value, ty) {
+        Ok(Wire::Raw(bytes)) => bytes.len(),
+        Ok(Wire::Jsonb(text)) => text.len() + 1,
+        Ok(Wire::Text) => {
+            let mut text = String::new();
+            text::write_value(value, &mut text);
+            text.len()
+        }
+        _ => 16,
+    };
+    bytes.saturating_add(FRAME)
+}
+
 /// Checks all parameters before anything is sent.
 ///
 /// # Errors
@@ -43,7 +129,7 @@ pub(crate) fn check(params: &[Value], types: &[Type]) -> Result<(), SqlError> {
             return Err(SqlError::caller(Code::BadValue, message, hint));
         }
     }
-    Ok(())
+    check_length(params, types, MESSAGE_MAX)
 }
 
 /// Why a value does not fit.
@@ -336,5 +422,48 @@ impl ToSql for Param<'_> {
             Ok(Wire::Text) => Format::Text,
             _ => Format::Binary,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_message_holds_is_refused_and_what_just_fits_is_not() {
+        let text = |length: usize| Value::Text("x".repeat(length));
+        let refused = |params: &[Value], ty: Type, max: usize| {
+            let types = vec![ty; params.len()];
+            match check_length(params, &types, max) {
+                Ok(()) => false,
+                Err(error) => {
+                    assert_eq!(error.code(), Code::BadValue);
+                    assert!(error.detail().hint.is_some());
+                    true
+                }
+            }
+        };
+        assert!(!refused(&[text(94)], Type::TEXT, 100));
+        assert!(refused(&[text(95)], Type::TEXT, 100));
+        assert!(refused(&[text(60), text(60)], Type::TEXT, 100));
+        assert!(refused(
+            &[Value::Bytes(vec![0; 95].into())],
+            Type::BYTEA,
+            100
+        ));
+        // Counted as they are written: with quotes and backslashes.
+        let quotes = Value::Array(vec![Value::Text("\"".repeat(50))]);
+        assert!(refused(
+            std::slice::from_ref(&quotes),
+            Type::TEXT_ARRAY,
+            105
+        ));
+        assert!(!refused(&[quotes], Type::TEXT_ARRAY, 200));
+        assert!(check_text("SELECT 1", 8).is_ok());
+        assert_eq!(
+            check_text("SELECT 11", 8).map_err(|e| e.code()),
+            Err(Code::BadValue)
+        );
+        assert!(check_count(PARAMS_MAX).is_ok() && check_count(PARAMS_MAX + 1).is_err());
     }
 }

@@ -23,7 +23,50 @@ pub(crate) fn named(
 ) -> SqlError {
     match error.as_db_error() {
         Some(answer) => answered(answer, phase, cancel_asked),
-        None => broken(error, phase, cause),
+        None => match fault(error) {
+            Fault::Unsent => unsent(error),
+            // At a connect it is no server of this kind that answers.
+            Fault::Garbled if phase != Phase::Connect => garbled(error, phase, cause),
+            Fault::Garbled | Fault::Broken => broken(error, phase, cause),
+        },
+    }
+}
+
+/// Where an error comes from that no server wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// A message could not be made of what the caller gave; nothing has left.
+    Unsent,
+    /// An answer could not be read.
+    Garbled,
+    /// The connection failed.
+    Broken,
+}
+
+/// The library tells the kinds of its errors by their first words alone.
+fn fault(error: &tokio_postgres::Error) -> Fault {
+    let words = error.to_string();
+    let is_one = |kinds: &[&str]| kinds.iter().any(|kind| words.starts_with(kind));
+    if is_one(&["error serializing", "error encoding", "expected "]) {
+        Fault::Unsent
+    } else if is_one(&[
+        "error parsing",
+        "unexpected message",
+        "error deserializing",
+        "invalid column",
+        "query returned",
+    ]) {
+        Fault::Garbled
+    } else {
+        Fault::Broken
+    }
+}
+
+/// Whether the session is not to be used after this error.
+pub(crate) fn ends_session(error: &tokio_postgres::Error) -> bool {
+    match error.as_db_error() {
+        Some(answer) => is_fatal(answer) || answer.code().code() == "08P01",
+        None => fault(error) != Fault::Unsent,
     }
 }
 
@@ -82,8 +125,32 @@ fn places(answer: &DbError) -> Vec<(&'static str, String)> {
     places
 }
 
-/// The connection failed, or the two sides did not understand each other.
+/// What the caller gave makes no message.
+fn unsent(error: &tokio_postgres::Error) -> SqlError {
+    SqlError::caller(
+        Code::BadValue,
+        with_causes(error, None),
+        "check the number, the types and the size of the parameters",
+    )
+}
+
+/// The two sides do not understand each other: that is no sign of a sick server, and goes no better
+/// elsewhere.
+fn garbled(error: &tokio_postgres::Error, phase: Phase, cause: Option<&str>) -> SqlError {
+    let failure =
+        Failure::new(Category::Unknown, with_causes(error, cause)).sent(sent_when_lost(phase));
+    SqlError::new(Code::AttemptsFailed, failure).hint(
+        "the server's answer could not be read, so that the connection was closed; \
+         look for what stands between, and try a simpler statement",
+    )
+}
+
+/// The connection failed.
 fn broken(error: &tokio_postgres::Error, phase: Phase, cause: Option<&str>) -> SqlError {
+    lost(with_causes(error, cause), phase, io_kind(error))
+}
+
+fn with_causes(error: &tokio_postgres::Error, cause: Option<&str>) -> String {
     let mut message = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
@@ -93,7 +160,17 @@ fn broken(error: &tokio_postgres::Error, phase: Phase, cause: Option<&str>) -> S
     if let Some(cause) = cause {
         message = format!("{message}: {cause}");
     }
-    lost(message, phase, io_kind(error))
+    message
+}
+
+/// What a lost connection says about the statement that was under way.
+fn sent_when_lost(phase: Phase) -> Sent {
+    match phase {
+        Phase::Connect | Phase::Before => Sent::No,
+        // Nothing that these ask for outlives the session.
+        Phase::Prepare | Phase::Control => Sent::YesUnprocessed,
+        Phase::Run { .. } | Phase::Commit => Sent::Maybe,
+    }
 }
 
 /// The connection is gone, or is not to be used again.
@@ -108,12 +185,7 @@ pub(crate) fn lost(message: String, phase: Phase, kind: Option<io::ErrorKind>) -
         }
         _ => Category::Transient,
     };
-    let sent = match phase {
-        Phase::Connect | Phase::Before => Sent::No,
-        // Nothing that these ask for outlives the session.
-        Phase::Prepare | Phase::Control => Sent::YesUnprocessed,
-        Phase::Run { .. } | Phase::Commit => Sent::Maybe,
-    };
+    let sent = sent_when_lost(phase);
     let (code, hint) = match phase {
         Phase::Commit => (
             Code::OutcomeUnknown,

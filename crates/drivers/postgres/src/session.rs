@@ -137,9 +137,7 @@ impl Session {
 
     /// Names an error, and gives the session up if it ended with it.
     pub(crate) fn failed(&self, error: &tokio_postgres::Error, phase: Phase) -> SqlError {
-        let ends = error
-            .as_db_error()
-            .is_none_or(|e| errors::is_fatal(e) || e.code().code() == "08P01");
+        let ends = errors::ends_session(error);
         let named = errors::named(
             error,
             phase,
@@ -188,6 +186,7 @@ impl Session {
         params: &[Value],
         handed_over: HandedOver<'_>,
     ) -> Result<(Arc<Prepared>, RowStream), SqlError> {
+        encode::check_count(params.len())?;
         let prepared = self.prepared(text).await?;
         encode::check(params, prepared.statement.params())?;
         self.has_named |= prepared.verb.prepares;

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
 use crate::decode::{Decoder, Garbled, Raw, native_name};
+use crate::encode;
 use crate::errors;
 use crate::verb::{Refusal, Verb};
 
@@ -208,7 +209,9 @@ pub(crate) fn admit(text: &str) -> Result<Verb, SqlError> {
             "remove it; pass values as parameters",
         ));
     }
+    encode::check_text(text, encode::MESSAGE_MAX)?;
     let verb = Verb::read(text);
+    encode::check_count(verb.placeholders)?;
     match verb.refusal {
         None => Ok(verb),
         Some(Refusal::CopyStream) => Err(SqlError::caller(

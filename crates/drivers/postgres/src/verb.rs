@@ -13,6 +13,8 @@ pub(crate) struct Verb {
     pub(crate) is_atomic: bool,
     /// It makes a statement of the session's own (`PREPARE`).
     pub(crate) prepares: bool,
+    /// The highest number of a placeholder.
+    pub(crate) placeholders: usize,
     /// Why it cannot run here.
     pub(crate) refusal: Option<Refusal>,
 }
@@ -29,7 +31,7 @@ pub(crate) enum Refusal {
 impl Verb {
     /// Reads a text.
     pub(crate) fn read(text: &str) -> Verb {
-        let words = words(text);
+        let (words, placeholders) = words(text);
         let first = words.first().map_or("", |w| w.text);
         let main = if is(first, "WITH") {
             let changes_or_reads = [
@@ -49,6 +51,7 @@ impl Verb {
             counts: is_one(main, &["INSERT", "UPDATE", "DELETE", "MERGE", "COPY"]),
             is_atomic: is_atomic(first, second) && !has("CONCURRENTLY"),
             prepares: is(first, "PREPARE"),
+            placeholders,
             refusal: match () {
                 () if is(first, "COPY") && (has("STDIN") || has("STDOUT")) => {
                     Some(Refusal::CopyStream)
@@ -91,19 +94,24 @@ struct Word<'a> {
     depth: usize,
 }
 
-/// Words with the number of parentheses around them.
-fn words(text: &str) -> Vec<Word<'_>> {
-    let mut depth = 0_usize;
+/// Words with the number of parentheses around them, and the highest number of a placeholder.
+fn words(text: &str) -> (Vec<Word<'_>>, usize) {
+    let (mut depth, mut placeholders) = (0_usize, 0);
     let mut found = Vec::new();
     for placed in Lexer::new(Dialect::Postgres, text) {
         match placed.lexeme {
             Lexeme::Symbol('(') => depth += 1,
             Lexeme::Symbol(')') => depth = depth.saturating_sub(1),
             Lexeme::Word(text) => found.push(Word { text, depth }),
+            Lexeme::Placeholder(name) => {
+                // A number that no integer holds is the server's to refuse.
+                let number = name.trim_start_matches('$').parse().unwrap_or(0);
+                placeholders = placeholders.max(number);
+            }
             _ => {}
         }
     }
-    found
+    (found, placeholders)
 }
 
 #[cfg(test)]
@@ -159,6 +167,13 @@ mod tests {
         ] {
             assert!(Verb::read(text).is_atomic, "{text}");
         }
+    }
+
+    #[test]
+    fn the_highest_placeholder_is_found_outside_of_strings() {
+        let text = "SELECT $2, $70000::int, '$80000', \"$90000\" -- $90001";
+        assert_eq!(Verb::read(text).placeholders, 70_000);
+        assert_eq!(Verb::read("SELECT 1").placeholders, 0);
     }
 
     #[test]

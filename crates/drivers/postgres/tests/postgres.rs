@@ -7,6 +7,7 @@ mod postgres {
     mod conformance;
     mod connects;
     mod failures;
+    mod limits;
     mod losses;
     mod place;
     mod replicas;

@@ -87,6 +87,8 @@ enum Meaning {
     NoColumn,
     /// The value does not fit.
     BadValue,
+    /// More than a message or a statement holds.
+    TooMuch,
 }
 
 use Meaning as M;
@@ -126,6 +128,7 @@ const SHARED: &[(&[u16], Meaning)] = &[
         ],
         M::BadValue,
     ),
+    (&[1153, 1390], M::TooMuch),
 ];
 
 /// Numbers from 3000 up are read by family: each has given them to errors of its own.
@@ -185,7 +188,8 @@ fn look_up(number: u16, flavour: Flavour) -> Option<Meaning> {
 
 /// Whether the server ends the session with this error.
 pub(super) fn ends_session(number: u16, flavour: Flavour) -> bool {
-    look_up(number, flavour) == Some(M::Transient)
+    // After 1153 the server does not read the rest of what it was sent.
+    number == 1153 || look_up(number, flavour) == Some(M::Transient)
 }
 
 fn meaning(report: &Report<'_>) -> Ruling {
@@ -246,6 +250,9 @@ fn meaning(report: &Report<'_>) -> Ruling {
             caller(Code::UnknownColumn).hint("there is no such column; check its name")
         }
         M::BadValue => caller(Code::BadValue),
+        M::TooMuch => caller(Code::BadValue).hint(
+            "send less at once (65535 parameters at most), or raise the server's max_allowed_packet",
+        ),
     }
 }
 
@@ -332,7 +339,11 @@ mod tests {
                 Saturation,
                 Verdict::None,
             ),
-            (&[1038, 1062, 1146, 1054, 1264], Persistent, Verdict::None),
+            (
+                &[1038, 1062, 1146, 1054, 1264, 1153, 1390],
+                Persistent,
+                Verdict::None,
+            ),
             (&[1290, 1836, 1792], Persistent, Verdict::ReadOnly),
             (&[1142, 1143, 1227, 1370, 1044], Auth, Verdict::None),
             (&[1317], Persistent, Verdict::Neutral),

@@ -12,6 +12,21 @@ const UNSIGNED: u8 = 0x80;
 /// `838:59:59.999999`
 const TIME_MAX: i64 = (838 * 3600 + 59 * 60 + 59) * MICROS_PER_SECOND + 999_999;
 
+/// As many as the protocol's 16 bits count.
+const PARAMS_MAX: usize = u16::MAX as usize;
+
+/// Refuses more parameters than the protocol counts.
+pub(crate) fn check_count(count: usize) -> Result<(), SqlError> {
+    if count <= PARAMS_MAX {
+        return Ok(());
+    }
+    Err(SqlError::caller(
+        Code::BadValue,
+        format!("the statement has {count} parameters, and MySQL takes {PARAMS_MAX} at most"),
+        "send several statements, with fewer rows each",
+    ))
+}
+
 /// Checks all parameters before anything is sent.
 ///
 /// # Errors

@@ -405,3 +405,23 @@ async fn a_server_that_goes_down_in_the_middle_may_have_done_it() {
     let error = again.await.unwrap().unwrap_err();
     assert_eq!(error.sent(), Sent::No, "{error}");
 }
+
+#[tokio::test]
+async fn more_parameters_than_the_protocol_counts_are_the_callers_mistake() {
+    let place = Place::new().await;
+    let mut session = place.writer().await;
+    let text = format!("SELECT 1 WHERE 1 IN ({}?)", "?,".repeat(65_535));
+    let values = vec![Value::I64(1); 65_536];
+    let error = run(&mut session, &text, &values).await.unwrap_err();
+    assert_eq!((error.code(), error.sent()), (Code::BadValue, Sent::No));
+    // The server's own count.
+    let error = run(&mut session, &text, &[]).await.unwrap_err();
+    assert_eq!(
+        (error.code(), number(&error), error.failure().blame),
+        (Code::BadValue, 1390, Blame::Caller),
+        "{error}"
+    );
+    assert_eq!(error.sent(), Sent::YesUnprocessed);
+    assert!(error.detail().hint.is_some());
+    assert_eq!(value(&mut session, "SELECT 1").await, Value::I64(1));
+}
