@@ -12,7 +12,6 @@ use mainstay_sql::{BoxFuture, Cancel};
 
 use crate::driver::Dialler;
 use crate::link::Link;
-use crate::settings::quoted;
 use crate::wire::{Broken, Channel, Said};
 
 /// Limit of one cancel request, beyond which it counts as not delivered.
@@ -30,9 +29,9 @@ pub(crate) struct Request {
     pub(crate) dialler: Dialler,
     /// The server's number of the session.
     pub(crate) connection: u32,
-    /// What the server calls the session's end of the line. After a restart the server counts from the
-    /// beginning again, and the number may be another caller's.
-    pub(crate) peer: Option<String>,
+    /// Which run of the server the session belongs to. After a restart the server counts its sessions
+    /// from the beginning again, and the number may be another caller's.
+    pub(crate) server_run: Option<u64>,
 }
 
 impl Cancel for MysqlCancel {
@@ -98,13 +97,11 @@ impl Request {
 
     /// Whether the number is still the session's; `None`: the server does not answer.
     async fn is_there(&self, channel: &mut Channel) -> Option<bool> {
-        let Some(peer) = &self.peer else {
+        let Some(run) = self.server_run else {
             return Some(true);
         };
         channel.query(&format!(
-            "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {} AND HOST = {}",
-            self.connection,
-            quoted(peer)
+            "SELECT 1 FROM DUAL WHERE UUID_SHORT() >> 24 = {run}"
         ));
         Some(finish(channel).await.ok()? > 0)
     }

@@ -32,12 +32,12 @@ impl MysqlDriver {
         let dialler = Dialler(self.settings.clone());
         let (channel, greeting) = dialler.dial().await?;
         let mut session = Session::new(channel, &greeting, access, self.settings.clone());
-        let peer = session.set_up().await?;
+        let server_run = session.set_up().await?;
         let request = Request {
             link: session.link().clone(),
             dialler,
             connection: greeting.connection,
-            peer,
+            server_run,
         };
         session.attach(MysqlCancel::new(self.tasks.clone(), request));
         Ok(Box::new(session))

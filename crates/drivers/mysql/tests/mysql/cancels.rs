@@ -136,6 +136,8 @@ async fn a_cancel_after_a_restart_hits_nobody_who_has_the_number_now() {
             .is_err()
     );
     place.server.kill9().await.unwrap();
+    // The server tells its runs apart by the second.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     place.server.start_again().await.unwrap();
     let mut heir = loop {
         let mut session = place.writer().await;
