@@ -22,6 +22,7 @@ use crate::occupancy::Entry;
 use crate::origin::Origin;
 use crate::policy::{CircuitMode, Policy};
 use crate::stats::EndpointStats;
+use crate::watchdog::Kinship;
 
 /// Lag that is not known.
 const LAG_UNKNOWN: u64 = u64::MAX;
@@ -57,6 +58,10 @@ pub struct Endpoint {
     lag_us: AtomicU64,
     /// What it is known to have written or replayed; 0: not known.
     position: AtomicU64,
+    /// Whether that is a position in the history of the primary that is followed.
+    is_comparable: AtomicBool,
+    /// It has a history of its own: no read may see it.
+    estranged: AtomicBool,
     /// Raised with each cut of the work in flight; odd and even have no meaning.
     cut_all: AtomicU64,
     cut_writes: AtomicU64,
@@ -99,6 +104,8 @@ impl Endpoint {
             removed: AtomicBool::new(false),
             lag_us: AtomicU64::new(LAG_UNKNOWN),
             position: AtomicU64::new(0),
+            is_comparable: AtomicBool::new(true),
+            estranged: AtomicBool::new(false),
             cut_all: AtomicU64::new(0),
             cut_writes: AtomicU64::new(0),
             cut: Notify::new(),
@@ -184,9 +191,27 @@ impl Endpoint {
         self.lag_us.store(micros, Ordering::Release);
     }
 
-    /// What it is known to have written or replayed, at least.
+    /// What it is known to have written or replayed, at least; 0 where that is no position in the
+    /// history of the primary that is followed.
     pub fn position(&self) -> u64 {
-        self.position.load(Ordering::Acquire)
+        match self.is_comparable.load(Ordering::Acquire) {
+            true => self.position.load(Ordering::Acquire),
+            false => 0,
+        }
+    }
+
+    /// Takes note of what it has in common with the primary. Says whether it has just become a stranger.
+    pub(crate) fn note_kinship(&self, kinship: Kinship) -> bool {
+        let is_comparable = kinship == Kinship::Same;
+        self.is_comparable.store(is_comparable, Ordering::Release);
+        let is_stranger = matches!(kinship, Kinship::None(_));
+        let was = self.estranged.swap(is_stranger, Ordering::AcqRel);
+        is_stranger && !was
+    }
+
+    /// Whether it has a history of its own, so that no read may see it.
+    pub fn is_estranged(&self) -> bool {
+        self.estranged.load(Ordering::Acquire)
     }
 
     /// Takes note of what it has written or replayed.

@@ -111,6 +111,13 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// An endpoint has a history of its own, so that no read may see it.
+    Estranged {
+        /// Which.
+        endpoint: EndpointId,
+        /// How that is known.
+        reason: String,
+    },
     /// An endpoint failed its health checks.
     Down {
         /// Which.

@@ -18,7 +18,7 @@ use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::lag::PrimaryPositions;
 use crate::source::{Member, Source, WeakSource};
-use crate::watchdog::{Decision, History, Promotion, Report, Says, decide};
+use crate::watchdog::{Decision, History, Kinship, Promotion, Report, Says, decide};
 
 /// Asks one member how it is.
 pub trait Probe<M>: Send + Sync + 'static {
@@ -189,8 +189,9 @@ impl<M: Member> Watch<M> {
         known.says = checked.result.ok();
         let endpoint = Arc::clone(&known.endpoint);
         endpoint.checked(good, &why, checked.begun);
-        self.look_at_lag(source, &endpoint, now);
+        // Roles first: what an endpoint has in common with the primary depends on who that is.
         self.decide(source);
+        self.look_at_lag(source, &endpoint, now);
         self.schedule(source, checked.number, checked.begun, now);
     }
 
@@ -238,20 +239,34 @@ impl<M: Member> Watch<M> {
         else {
             return;
         };
+        let primary = snapshot.primary();
+        let is_primary = primary.is_some_and(|p| p.endpoint.number == endpoint.number);
+        let kinship = match self.promotion == Promotion::Follow && !is_primary {
+            true => self.history.kinship(&endpoint.id, &says, primary.is_some()),
+            false => Kinship::Same,
+        };
+        let newly_estranged = endpoint.note_kinship(kinship);
+        if let Kinship::None(reason) = kinship
+            && newly_estranged
+        {
+            tracing::error!(endpoint = %endpoint.id, reason, "gets no reads");
+            source.publish(EventKind::Estranged {
+                endpoint: endpoint.id.clone(),
+                reason: reason.to_owned(),
+            });
+        }
         let Some(position) = says.position else {
             // Members of one store are never behind.
             endpoint.set_lag(Some(Duration::ZERO));
             return;
         };
         endpoint.note_position(position);
-        let is_primary = snapshot
-            .primary()
-            .is_some_and(|primary| primary.endpoint.number == endpoint.number);
         if is_primary {
             self.positions.seen(position, now);
             endpoint.set_lag(Some(Duration::ZERO));
         } else {
-            endpoint.set_lag(self.positions.lag(position, now));
+            let lag = self.positions.lag(position, now);
+            endpoint.set_lag(lag.filter(|_| kinship == Kinship::Same));
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Says {
     pub timeline: Option<u64>,
     /// Commits wait for a standby that is not there.
     pub lacks_sync_standby: bool,
+    /// It takes over from nobody what is written elsewhere, so what it has is its own.
+    pub stands_alone: bool,
 }
 
 /// The primary that was followed last: an older one of the same system never gets the role back.
@@ -96,6 +98,23 @@ impl History {
         }
     }
 
+    /// What a member that is not primary has in common with the primary that is followed.
+    pub fn kinship(&self, id: &EndpointId, says: &Says, has_primary: bool) -> Kinship {
+        let is_foreign = matches!((self.system, says.system), (Some(a), Some(b)) if a != b);
+        let claims = says.is_primary == Some(true);
+        let has_left = (says.stands_alone && has_primary) || (claims && self.outdates(id, says));
+        if is_foreign {
+            return Kinship::None("it is another database: its system identifier differs");
+        }
+        if has_left {
+            return Kinship::None("it does not follow the primary, so what it has may differ");
+        }
+        match (self.timeline, says.timeline) {
+            (Some(followed), Some(its)) if followed != its => Kinship::Unproved,
+            _ => Kinship::Same,
+        }
+    }
+
     /// Whether a claimant is what an old primary of the same system would look like.
     fn outdates(&self, id: &EndpointId, says: &Says) -> bool {
         if self.deposed.contains(id) {
@@ -107,6 +126,17 @@ impl History {
         }
         matches!((self.timeline, says.timeline), (Some(known), Some(its)) if its < known)
     }
+}
+
+/// Whether what a member has is a part of what the primary has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinship {
+    /// Its position is one of the primary's past.
+    Same,
+    /// Its position was counted on another timeline: it may be the primary's past or not.
+    Unproved,
+    /// It has a history of its own, for the reason given.
+    None(&'static str),
 }
 
 /// What is to be done.
@@ -369,6 +399,49 @@ mod tests {
             let decision = decide(Promotion::Follow, &reports, &History::default());
             assert!(matches!(decision, Decision::Demote { .. }), "{decision:?}");
         }
+    }
+
+    #[test]
+    fn only_what_follows_the_primary_has_its_history() {
+        let id = EndpointId::from("b");
+        let mut history = History::default();
+        history.follow(&"a".into(), &says(true, 2).unwrap());
+        let kinship = |says: Says| history.kinship(&id, &says, true);
+        let standby = says(false, 2).unwrap();
+        assert_eq!(kinship(standby), Kinship::Same);
+        let not_seen = Says {
+            timeline: None,
+            ..standby
+        };
+        assert_eq!(kinship(not_seen), Kinship::Same);
+        assert_eq!(kinship(says(false, 1).unwrap()), Kinship::Unproved);
+        let foreign = Says {
+            system: Some(8),
+            ..standby
+        };
+        assert!(matches!(kinship(foreign), Kinship::None(_)));
+        for timeline in [1, 2, 3] {
+            let alone = Says {
+                stands_alone: true,
+                ..says(true, timeline).unwrap()
+            };
+            assert!(matches!(kinship(alone), Kinship::None(_)), "{timeline}");
+        }
+    }
+
+    #[test]
+    fn a_writable_replica_that_still_replicates_is_read_from_unless_it_was_deposed() {
+        let writable = Says {
+            is_primary: Some(true),
+            ..Says::default()
+        };
+        let mut history = History::default();
+        history.follow(&"a".into(), &writable);
+        let of_b = |history: &History| history.kinship(&"b".into(), &writable, true);
+        assert_eq!(of_b(&history), Kinship::Same);
+        history.follow(&"b".into(), &writable);
+        history.follow(&"a".into(), &writable);
+        assert!(matches!(of_b(&history), Kinship::None(_)));
     }
 
     #[test]

@@ -10,15 +10,18 @@ const LITTLE: &str = "SELECT pg_is_in_recovery(), \
      CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() END";
 
 /// The same with identity, timeline and synchronous standbys. The primary's timeline comes from the name
-/// of its log file, as the control file lags behind a promotion until the next checkpoint. Standbys whose
-/// state this user may not see count as present.
+/// of its log file and a standby's from its receiver, as the control file lags behind a promotion until
+/// the next checkpoint; where this user may not see the receiver it is not known. Standbys whose state
+/// this user may not see count as present.
 const FULL: &str = "SELECT pg_is_in_recovery(), \
      CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, \
      CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() END, \
      (SELECT system_identifier FROM pg_control_system()), \
      CASE WHEN pg_is_in_recovery() \
-       THEN (SELECT greatest(c.timeline_id, r.min_recovery_end_timeline)::int8 \
-             FROM pg_control_checkpoint() c, pg_control_recovery() r) \
+       THEN (SELECT CASE WHEN w.pid IS NULL \
+               THEN greatest(c.timeline_id, r.min_recovery_end_timeline) ELSE w.received_tli END::int8 \
+             FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r \
+             LEFT JOIN pg_stat_wal_receiver w ON true) \
        ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int8 END, \
      NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> '' \
        AND (SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) \

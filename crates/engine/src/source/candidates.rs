@@ -198,10 +198,12 @@ impl<M: Member> Inner<M> {
     }
 }
 
-/// The tier of an endpoint that role, drain and the face's filter leave in.
+/// The tier of an endpoint that role, drain, kinship and the face's filter leave in.
 fn tier_of<M>(placed: &Placed<M>, need: Need, filter: Option<Filter<'_, M>>) -> Option<u8> {
     let tier = need.tier(placed.role)?;
-    let fits = !placed.endpoint.is_draining() && filter.is_none_or(|filter| filter(placed));
+    let endpoint = &placed.endpoint;
+    let is_in = !endpoint.is_draining() && !endpoint.is_estranged();
+    let fits = is_in && filter.is_none_or(|filter| filter(placed));
     fits.then_some(tier)
 }
 

@@ -30,6 +30,8 @@ pub struct EndpointStatus {
     pub draining: bool,
     /// Attempts in flight.
     pub in_flight: u32,
+    /// Whether it has a history of its own, so that no read may see it.
+    pub estranged: bool,
     /// How far it is behind the primary, where known.
     pub lag_ms: Option<u64>,
     /// Good health checks in a row.
@@ -76,6 +78,7 @@ fn status_of<M>(placed: &Placed<M>, now: Instant) -> EndpointStatus {
         weight: endpoint.weight(),
         draining: endpoint.is_draining(),
         in_flight: endpoint.in_flight(),
+        estranged: endpoint.is_estranged(),
         lag_ms: endpoint.lag().map(millis),
         checks_good,
         checks_failed,

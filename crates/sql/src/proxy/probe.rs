@@ -29,6 +29,9 @@ impl Probe<Member> for Prober {
                 system: probe.system,
                 timeline: probe.timeline,
                 lacks_sync_standby: probe.lacks_sync_standby,
+                // A PostgreSQL server that is not in recovery replays nothing.
+                stands_alone: probe.is_primary == Some(true)
+                    && matches!(probe.position, Some(Position::Lsn(_))),
             })
         })
     }
