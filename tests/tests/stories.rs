@@ -16,5 +16,6 @@ mod stories {
     mod nested;
     mod restart;
     mod servers;
+    mod strangers;
     mod world;
 }

@@ -318,3 +318,27 @@ async fn an_attempt_of_the_former_circuit_settings_does_not_count_in_the_new_cir
     failed.unwrap_err();
     assert_eq!(source.status()[0].circuit, "closed");
 }
+
+/// Whoever obeys the time in a refusal comes when a trial can be had, not after the whole opening.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_time_at_which_health_checks_may_have_ended_the_opening() {
+    for (probed, expected) in [(true, 2), (false, 300)] {
+        let mut settings = exact(Preset::Balanced);
+        settings.health.enabled = probed;
+        settings.health.interval = Duration::from_secs(1);
+        settings.circuit.failures = 1;
+        settings.circuit.open_for = Duration::from_secs(300);
+        settings.retry.attempts_max = 1;
+        let source = source(&settings, &settings, &[("a", Role::Member)]);
+        let fails = |_: Attempt| async { Err::<(), _>(Failure::new(Category::Transient, "reset")) };
+        let read = Operation::read("q");
+        source.call(&read, &classify, fails).await.unwrap_err();
+        let error = source
+            .call(&read, &classify, lasting(MS))
+            .await
+            .unwrap_err();
+        let rejection = error.rejection().unwrap();
+        assert_eq!(rejection.reason, RejectionReason::CircuitOpen);
+        assert_eq!(rejection.retry_after, Some(Duration::from_secs(expected)));
+    }
+}

@@ -132,17 +132,25 @@ impl<E> Progress<E> {
     }
 
     /// What the gates said, if they refused anything.
-    pub(super) fn rejection(&self) -> Option<Rejection> {
+    pub(super) fn rejection(&self, policy: &Policy) -> Option<Rejection> {
         let refusals = &self.refusals;
         if let Some(retry_in) = refusals.rate {
             let message = format!("every endpoint is over its rate; try again in {retry_in:?}");
             return Some(Rejection::new(Reason::RateLimited, Some(retry_in), message));
         }
         if let Some(retry_in) = refusals.circuit {
+            // Two good health checks make the trial due earlier.
+            let probed = policy.health.enabled && policy.circuit.probe_reopens;
+            let soon = 2 * policy.health.interval;
+            let at_most = retry_in.filter(|wait| probed && *wait > soon);
             let message = match retry_in {
+                Some(wait) if at_most.is_some() => format!(
+                    "the circuit is open; the next trial is due in {wait:?}, or as soon as health checks are good: try again in {soon:?}"
+                ),
                 Some(wait) => format!("the circuit is open; the next trial is due in {wait:?}"),
                 None => "the circuit is half-open and its trials are under way; try again".into(),
             };
+            let retry_in = retry_in.map(|wait| at_most.map_or(wait, |_| soon));
             return Some(Rejection::new(Reason::CircuitOpen, retry_in, message));
         }
         refusals.isolated.then(|| {

@@ -35,7 +35,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         if tried && progress.again_in_next_round {
             return self.wait_for_next_round(snapshot).await;
         }
-        match (tried, progress.rejection()) {
+        match (tried, progress.rejection(&snapshot.policy)) {
             (true, None) => Err(Stop::Stopped(progress.why_stopped())),
             (_, Some(rejection)) => Err(Stop::Rejected(rejection)),
             (false, None) => Err(Stop::Rejected(Rejection::new(
