@@ -39,7 +39,7 @@ pub(crate) struct Layers {
     state: Mutex<State>,
     configuration: ArcSwap<Configuration>,
     server: ArcSwap<ServerSettings>,
-    changing: AtomicBool,
+    changing: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
@@ -51,9 +51,9 @@ struct State {
 }
 
 /// The right to make the one change at a time.
-pub(crate) struct Changing<'a>(&'a AtomicBool);
+pub(crate) struct Changing(Arc<AtomicBool>);
 
-impl Drop for Changing<'_> {
+impl Drop for Changing {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -86,7 +86,7 @@ impl Layers {
             state: Mutex::new(State { options, overrides }),
             server: ArcSwap::from_pointee(loaded.configuration.server.clone()),
             configuration: ArcSwap::from_pointee(loaded.configuration),
-            changing: AtomicBool::new(false),
+            changing: Arc::default(),
         };
         Ok((layers, loaded.warnings))
     }
@@ -107,9 +107,9 @@ impl Layers {
     }
 
     /// Begins a change; `None` while another one is under way.
-    pub(crate) fn begin_change(&self) -> Option<Changing<'_>> {
+    pub(crate) fn begin_change(&self) -> Option<Changing> {
         let begun = self.changing.swap(true, Ordering::AcqRel);
-        (!begun).then(|| Changing(&self.changing))
+        (!begun).then(|| Changing(Arc::clone(&self.changing)))
     }
 
     /// What would be in force with other changes above the same files.

@@ -1,10 +1,13 @@
 //! Changes of what is in force while running: checked whole, built, kept on disk, then swapped. Whatever
 //! fails, the old stays.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_config::{Configuration, Problem as ConfigurationProblem, explain};
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use super::app::App;
 use crate::assembly::{AssemblyError, Plan, Served};
@@ -41,18 +44,39 @@ enum Step {
 }
 
 impl App {
-    /// The right to make a change.
-    pub(super) fn begin_change(&self) -> Result<crate::layers::Changing<'_>, Problem> {
-        self.layers().begin_change().ok_or_else(|| {
+    /// Makes one change, in a task of its own: a caller that leaves meanwhile leaves nothing half done.
+    /// The program's end waits for it.
+    ///
+    /// # Errors
+    /// `conflict` while another change is under way, else those of the work.
+    pub(super) async fn change<T, F>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<App>) -> F,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Problem>> + Send + 'static,
+    {
+        let changing = self.layers().begin_change().ok_or_else(|| {
             Problem::new(
                 "conflict",
                 "another change is under way",
                 "send it again in a moment",
             )
-        })
+        })?;
+        let work = work(Arc::clone(self));
+        let (tell, told) = oneshot::channel();
+        // Without a limit: one that is cut would be half done.
+        self.tasks().spawn_bounded(Duration::MAX, async move {
+            let done = work.await;
+            drop(changing);
+            // Nobody to tell if the caller has left.
+            let _ = tell.send(done);
+        });
+        told.await.unwrap_or_else(|_| Err(Problem::internal()))
     }
 
-    /// Puts a checked configuration in force, unless it is a dry run. `returning`: endpoints that the API
+    /// Puts a checked configuration in force, as part of a [`change`](App::change), unless it is a dry run. `returning`: endpoints that the API
     /// has removed come back if the configuration names them.
     pub(super) async fn put_in_force(
         &self,

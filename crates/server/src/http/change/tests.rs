@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
+use futures_util::FutureExt;
 use mainstay_config::{Input, LoadOptions};
 use mainstay_engine::Chance;
 use mainstay_engine::tasks::Tasks;
@@ -96,5 +99,30 @@ async fn twenty_reloads_that_add_and_remove_a_source_leave_tasks_and_connections
         eventually("its tasks ended", || app.tasks().running() == before).await;
         eventually("its connections closed", || times_open(&file) == 0).await;
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_change_whose_caller_leaves_while_it_is_written_down_is_made_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app(folder.path()).await;
+    let router = super::super::routes::router(Arc::clone(&app));
+    let body = Body::from(r#"{"retry": {"attempts_max": 7}}"#);
+    let request = Request::patch("/v1/admin/policy").body(body).unwrap();
+    let mut answer = Box::pin(app.answer(router, request));
+    // Goes on only until its change is on disk, which its caller does not learn any more.
+    while !folder.path().join("runtime.toml").exists() {
+        assert!((&mut answer).now_or_never().is_none());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(answer);
+    let attempts = || {
+        let source = app.sources().get("s").unwrap().settings();
+        source.policy.retry.attempts_max
+    };
+    eventually("the change is in force", || attempts() == 7).await;
+    assert!(!app.layers().overrides().is_empty());
+    // The right to make changes was given back.
+    app.change(async |_| Ok(())).await.unwrap();
     app.end().await;
 }

@@ -112,7 +112,8 @@ pub(super) async fn put_policy(
     Params(target): Params<Target>,
     Body(policy): Body<Map<String, Value>>,
 ) -> Result<Json<Changed>, Problem> {
-    change_policy(&app, &target, policy, true).await.map(Json)
+    let changed = app.change(|app| change_policy(app, target, policy, true));
+    changed.await.map(Json)
 }
 
 pub(super) async fn patch_policy(
@@ -120,18 +121,18 @@ pub(super) async fn patch_policy(
     Params(target): Params<Target>,
     Body(policy): Body<Map<String, Value>>,
 ) -> Result<Json<Changed>, Problem> {
-    change_policy(&app, &target, policy, false).await.map(Json)
+    let changed = app.change(|app| change_policy(app, target, policy, false));
+    changed.await.map(Json)
 }
 
 /// Puts a policy in the place of the former change at run time, or merges it into that.
 async fn change_policy(
-    app: &App,
-    target: &Target,
+    app: Arc<App>,
+    target: Target,
     policy: Map<String, Value>,
     replaces: bool,
 ) -> Result<Changed, Problem> {
-    let _changing = app.begin_change()?;
-    let path = target.path(app)?;
+    let path = target.path(&app)?;
     let mut overrides = app.layers().overrides();
     if replaces {
         overrides.remove(&path);
@@ -140,7 +141,7 @@ async fn change_policy(
     let candidate = match app.layers().with_overrides(overrides).await {
         Ok(candidate) => candidate,
         Err(error) => {
-            tell_refusal(app, target, &error);
+            tell_refusal(&app, &target, &error);
             return Err(refused(error));
         }
     };
@@ -167,20 +168,22 @@ pub(super) async fn overrides(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 pub(super) async fn drop_overrides(State(app): State<Arc<App>>) -> Result<Json<Changed>, Problem> {
-    without_overrides(&app, &[]).await.map(Json)
+    let changed = app.change(|app| async move { without_overrides(&app, &[]).await });
+    changed.await.map(Json)
 }
 
 pub(super) async fn drop_source_overrides(
     State(app): State<Arc<App>>,
     place: Place,
 ) -> Result<Json<Changed>, Problem> {
-    without_overrides(&app, &["sources", place.served.name()])
-        .await
-        .map(Json)
+    let changed = app.change(|app| async move {
+        let path = ["sources", place.served.name()];
+        without_overrides(&app, &path).await
+    });
+    changed.await.map(Json)
 }
 
 async fn without_overrides(app: &App, path: &[&str]) -> Result<Changed, Problem> {
-    let _changing = app.begin_change()?;
     let mut overrides = app.layers().overrides();
     overrides.remove(path);
     let candidate = app
@@ -202,11 +205,11 @@ pub(super) async fn reload(
     State(app): State<Arc<App>>,
     Params(params): Params<ReloadParams>,
 ) -> Result<Json<Changed>, Problem> {
-    let _changing = app.begin_change()?;
-    let candidate = app.layers().reread().await.map_err(refused)?;
-    app.put_in_force(candidate, params.dry_run, true)
-        .await
-        .map(Json)
+    let changed = app.change(|app| async move {
+        let candidate = app.layers().reread().await.map_err(refused)?;
+        app.put_in_force(candidate, params.dry_run, true).await
+    });
+    changed.await.map(Json)
 }
 
 /// Which sources to pause; none named: all.

@@ -88,7 +88,10 @@ pub(super) async fn add(
     place: Place,
     Body(body): Body<AddBody>,
 ) -> Answered {
-    let _changing = app.begin_change()?;
+    app.change(|app| add_to(app, place, body)).await
+}
+
+async fn add_to(app: Arc<App>, place: Place, body: AddBody) -> Answered {
     let source = place.served.name();
     if one_status(&place.served, &body.id).is_ok() {
         let problem = ControlError::Duplicate {
@@ -114,7 +117,10 @@ pub(super) async fn remove(
     State(app): State<Arc<App>>,
     place: Place,
 ) -> Result<Json<Value>, Problem> {
-    let _changing = app.begin_change()?;
+    app.change(|app| remove_from(app, place)).await
+}
+
+async fn remove_from(app: Arc<App>, place: Place) -> Result<Json<Value>, Problem> {
     let (served, id) = (&place.served, place.name("endpoint")?);
     one_status(served, id)?;
     if served.proxy().source().snapshot().endpoints.len() == 1 {
@@ -158,7 +164,10 @@ pub(super) async fn patch(
     place: Place,
     Body(body): Body<PatchBody>,
 ) -> Result<Json<Value>, Problem> {
-    let _changing = app.begin_change()?;
+    app.change(|app| patch_in(app, place, body)).await
+}
+
+async fn patch_in(app: Arc<App>, place: Place, body: PatchBody) -> Result<Json<Value>, Problem> {
     let (served, id) = (&place.served, place.name("endpoint")?);
     one_status(served, id)?;
     let role = body.role.as_deref().map(role).transpose()?;
