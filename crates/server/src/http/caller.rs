@@ -85,12 +85,25 @@ fn key(headers: &HeaderMap, name: &'static str) -> Result<Option<Arc<str>>, Prob
         return Ok(None);
     };
     match value.to_str() {
-        Ok(text) if !text.is_empty() && text.len() <= KEY_BYTES_MAX => Ok(Some(Arc::from(text))),
-        _ => Err(Problem::bad_request(
-            format!("the header {name} is empty, not ASCII, or too long"),
+        Ok(text) => checked_key(&format!("the header {name}"), text).map(Some),
+        Err(_) => Err(Problem::bad_request(
+            format!("the header {name} is not ASCII"),
             format!("send 1 to {KEY_BYTES_MAX} visible ASCII characters"),
         )),
     }
+}
+
+/// A session or idempotency key, from wherever it came: not empty, and not longer than is kept.
+pub(crate) fn checked_key(place: &str, text: &str) -> Result<Arc<str>, Problem> {
+    let wrong = match text.len() {
+        0 => "is empty".to_owned(),
+        1..=KEY_BYTES_MAX => return Ok(Arc::from(text)),
+        bytes => format!("has {bytes} bytes"),
+    };
+    Err(Problem::bad_request(
+        format!("{place} {wrong}"),
+        format!("send 1 to {KEY_BYTES_MAX} bytes, or leave it out"),
+    ))
 }
 
 fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {

@@ -502,3 +502,24 @@ async fn slow_clients_are_cut_and_too_many_are_told() {
     drop((first, second));
     rig.end().await;
 }
+
+#[tokio::test]
+async fn session_and_idempotency_keys_have_the_same_bounds_in_bodies_and_in_headers() {
+    let rig = Rig::start().await;
+    let (longest, too_long) = ("k".repeat(256), "k".repeat(257));
+    for option in ["session", "idempotency_key"] {
+        for wrong in ["", &too_long] {
+            let body = json!({"sql": "SELECT 1", "options": {option: wrong}});
+            let problem = rig.client.verb("query", body).await.bad(400, "bad_request");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(
+                detail.starts_with(&format!("options.{option} ")),
+                "{detail}"
+            );
+            assert!(detail.len() < 100, "{detail}");
+        }
+    }
+    let body = json!({"sql": "SELECT 1", "options": {"session": longest}});
+    rig.client.verb("query", body).await.good();
+    rig.end().await;
+}

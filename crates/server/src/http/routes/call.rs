@@ -1,6 +1,5 @@
 //! What bodies of calls have in common: options, parameters, filters.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_engine::Safety;
@@ -12,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::http::app::App;
-use crate::http::caller::Caller;
+use crate::http::caller::{Caller, checked_key};
 use crate::problem::Problem;
 
 /// A value in memory takes more than its JSON; a collected answer may take this many times
@@ -51,10 +50,10 @@ impl CallOptions {
             options.deadline = Some(deadline(text)?);
         }
         if let Some(key) = self.session {
-            options.session = Some(Arc::from(key));
+            options.session = Some(checked_key("options.session", &key)?);
         }
         if let Some(key) = self.idempotency_key {
-            options.idempotency_key = Some(Arc::from(key));
+            options.idempotency_key = Some(checked_key("options.idempotency_key", &key)?);
         }
         if let Some(word) = &self.read_from {
             let parsed = ReadFrom::parse(word);
