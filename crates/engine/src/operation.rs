@@ -157,6 +157,8 @@ pub struct Operation {
     pub name: Name,
     /// Whether it may be repeated.
     pub safety: Safety,
+    /// Whether somebody said so, instead of it being found in the work; audited.
+    pub safety_declared: bool,
     /// How long the whole call may take, from its admission. `None`: the policy's.
     pub deadline: Option<Duration>,
     /// Which part of a queue it waits in.
@@ -177,6 +179,7 @@ impl Operation {
         Operation {
             name: name.into(),
             safety,
+            safety_declared: false,
             deadline: None,
             priority: Priority::Normal,
             routing_key: None,
@@ -199,6 +202,14 @@ impl Operation {
     /// Work whose repetition has no further effect.
     pub fn idempotent_write(name: impl Into<Name>) -> Self {
         Self::new(name, Safety::IdempotentWrite)
+    }
+
+    /// Says whether the safety was declared by a person instead of found in the work. A face that reads
+    /// its work calls it; default `false`.
+    #[must_use]
+    pub fn declared(mut self, declared: bool) -> Self {
+        self.safety_declared = declared;
+        self
     }
 
     /// Bounds the whole call.

@@ -76,6 +76,8 @@ pub struct AuditEntry {
     /// Whether it might be repeated.
     #[serde(serialize_with = "as_text")]
     pub safety: Safety,
+    /// Whether the caller or the configuration said so, instead of it being found in the work.
+    pub safety_declared: bool,
     /// Whether a failed call may have taken effect; `None`: it succeeded.
     #[serde(serialize_with = "as_optional_text")]
     pub sent: Option<Sent>,
@@ -161,6 +163,7 @@ pub(in crate::audit) mod tests {
             failure_reason: None,
             started,
             safety: Safety::Read,
+            safety_declared: false,
             sent: None,
             policy_name: "balanced".into(),
             policy_version: 3,
@@ -198,6 +201,7 @@ pub(in crate::audit) mod tests {
             "failure_reason": null,
             "started": "2026-11-29T23:00:00.25Z",
             "safety": "read",
+            "safety_declared": false,
             "sent": null,
             "policy_name": "balanced",
             "policy_version": 3,

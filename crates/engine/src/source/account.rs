@@ -258,6 +258,7 @@ impl<'a, M> Account<'a, M> {
             failure_reason: reason,
             started: started(elapsed),
             safety: self.operation.safety,
+            safety_declared: self.operation.safety_declared,
             sent,
             policy_name: snapshot.policy.name.clone(),
             policy_version: snapshot.policy.version,

@@ -34,7 +34,8 @@ pub(super) fn route<'a>(
 }
 
 pub(super) fn operation(name: Name, safety: Safety, options: &Options, scope: &Scope) -> Operation {
-    let mut operation = Operation::new(name, safety);
+    let declared = options.safety == Some(safety);
+    let mut operation = Operation::new(name, safety).declared(declared);
     operation.deadline = options.deadline;
     operation.session_key = options.session.clone();
     operation.idempotency_key = options.idempotency_key.clone();

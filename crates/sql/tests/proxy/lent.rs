@@ -152,3 +152,22 @@ async fn dropping_it_at_any_moment_gives_every_permit_back() {
         assert!(k < 200);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_safety_of_a_closure_is_audited_as_declared_and_that_of_a_text_is_not() {
+    let pair = pair(Role::Replica);
+    pair.run(Safety::Write).await.1.unwrap();
+    pair.proxy
+        .execute("UPDATE t SET a = 1", vec![], Options::default())
+        .await
+        .unwrap();
+    let entries = pair.proxy.source().recent_audit().last(2, |_| true);
+    let said: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.operation.to_string(), entry.safety_declared))
+        .collect();
+    assert_eq!(
+        said,
+        [("execute".to_owned(), false), ("run".to_owned(), true)]
+    );
+}
