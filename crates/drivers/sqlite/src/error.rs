@@ -16,8 +16,6 @@ pub(crate) enum Stage {
     Statement,
     /// A changing statement outside a transaction: its end is a commit.
     Autocommit,
-    /// A statement that opens another file, which the caller names.
-    OtherFile,
     /// COMMIT.
     Commit,
 }
@@ -251,14 +249,6 @@ pub(crate) fn refused(message: impl Into<String>, hint: &'static str) -> SqlErro
 fn from_code(stage: Stage, extended: i32, message: String) -> Fault {
     let primary = extended & 0xff;
     let class = class(extended);
-    let is_of_other_file = stage == Stage::OtherFile && class.category == Category::Endpoint;
-    let class = match is_of_other_file {
-        true => Class::caller(
-            Code::BadStatement,
-            "check the file that the statement names",
-        ),
-        false => class,
-    };
     let places = place::named(extended, &message);
     let failure = Failure::new(class.category, message)
         .severity(class.severity)
@@ -282,7 +272,7 @@ fn from_code(stage: Stage, extended: i32, message: String) -> Fault {
     }
     Fault {
         error,
-        is_fatal: breaks(extended) && !is_of_other_file,
+        is_fatal: breaks(extended),
         is_busy,
     }
 }

@@ -19,6 +19,7 @@ mod catalog;
 mod connection;
 mod driver;
 mod error;
+mod guard;
 mod interrupt;
 mod plan;
 mod sample;

@@ -18,8 +18,6 @@ pub(crate) enum Verb {
     Change,
     /// COMMIT, END or RELEASE as a plain statement: it may commit.
     Commit,
-    /// ATTACH or VACUUM INTO: it opens another file, which the caller names.
-    OtherFile,
     /// Anything else.
     Other,
 }
@@ -89,8 +87,7 @@ pub(crate) fn columns(statement: &Statement<'_>) -> Arc<[Column]> {
 
 /// The kind of a statement.
 pub(crate) fn verb(text: &str) -> Verb {
-    let mut words = Words(text);
-    let Some(Word::Bare(first)) = words.next() else {
+    let Some(Word::Bare(first)) = Words(text).next() else {
         return Verb::Other;
     };
     let is = |names: &[&str]| names.iter().any(|name| first.eq_ignore_ascii_case(name));
@@ -100,8 +97,6 @@ pub(crate) fn verb(text: &str) -> Verb {
         Verb::Change
     } else if is(&["COMMIT", "END", "RELEASE"]) {
         Verb::Commit
-    } else if is(&["ATTACH"]) || (is(&["VACUUM"]) && words.any(|word| word.is("INTO"))) {
-        Verb::OtherFile
     } else {
         Verb::Other
     }
@@ -136,8 +131,6 @@ mod tests {
             ("SELECT 1", Verb::Other),
             ("release s", Verb::Commit),
             ("\u{feff}/*/ x */ --\r\n\u{feff}COMMIT", Verb::Commit),
-            ("attach 'b.db' AS b", Verb::OtherFile),
-            ("VACUUM main INTO 'b.db'", Verb::OtherFile),
             ("VACUUM", Verb::Other),
             ("", Verb::Other),
             ("-- only", Verb::Other),

@@ -9,6 +9,7 @@ use mainstay_sql::{Access, Code, Position, Probe, SqlError};
 use rusqlite::{Connection, FileControl, MAIN_DB, OpenFlags};
 
 use crate::error::{self, Fault, Stage, fault};
+use crate::guard::Guard;
 use crate::interrupt::Gate;
 use crate::plan::Plans;
 use crate::settings::SqliteSettings;
@@ -39,6 +40,7 @@ pub(crate) struct Session {
     settings: Arc<SqliteSettings>,
     is_read_only: bool,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) guard: Arc<Guard>,
 }
 
 impl Session {
@@ -49,7 +51,8 @@ impl Session {
         gate: Arc<Gate>,
     ) -> Result<Self, Fault> {
         let is_read_only = settings.read_only_endpoint || access == Access::ReadOnly;
-        let connection = connect(&settings, is_read_only, &gate)?;
+        let guard = Arc::default();
+        let connection = connect(&settings, is_read_only, &gate, &guard)?;
         Ok(Session {
             plans: RefCell::new(Plans::new(settings.statements_max)),
             connection,
@@ -57,15 +60,16 @@ impl Session {
             settings,
             is_read_only,
             gate,
+            guard,
         })
     }
 
-    /// Opens the file anew: temporary tables, attached files, settings and locks are gone for certain. The
+    /// Opens the file anew: temporary tables, settings and locks are gone for certain. The
     /// new connection is there before the old one goes, so the log is not written back in between.
     pub(crate) fn reset(&mut self) -> Result<(), Fault> {
         // Its locks could keep the new connection out.
         self.rollback()?;
-        let connection = connect(&self.settings, self.is_read_only, &self.gate)?;
+        let connection = connect(&self.settings, self.is_read_only, &self.gate, &self.guard)?;
         self.plans.borrow_mut().clear();
         self.connection = connection;
         Ok(())
@@ -170,6 +174,7 @@ fn connect(
     settings: &SqliteSettings,
     is_read_only: bool,
     gate: &Arc<Gate>,
+    guard: &Arc<Guard>,
 ) -> Result<Connection, Fault> {
     if is_read_only && settings.create {
         make_missing(&settings.path);
@@ -179,6 +184,7 @@ fn connect(
     connection.set_prepared_statement_cache_capacity(settings.statements_max);
     install(&mut connection, settings.busy_timeout, gate).map_err(connect_fault)?;
     set_pragmas(&connection, settings, is_read_only)?;
+    guard.watch(&mut connection).map_err(connect_fault)?;
     gate.attach(connection.get_interrupt_handle());
     Ok(connection)
 }

@@ -23,7 +23,8 @@ impl Session {
         if self.tx.get() == Tx::Lost {
             return Err(error::transaction_lost().into());
         }
-        let prepared = self.connection.prepare_cached(text);
+        let prepare = || self.connection.prepare_cached(text);
+        let prepared = self.guard.preparing(prepare);
         let mut statement = prepared.map_err(|error| fault(Stage::Statement, &error))?;
         let stage = self.stage(text, &statement);
         if stage == Stage::Autocommit {
@@ -36,7 +37,6 @@ impl Session {
     /// What an error of the statement will prove.
     fn stage(&self, text: &str, statement: &Statement<'_>) -> Stage {
         match plan::verb(text) {
-            Verb::OtherFile => Stage::OtherFile,
             Verb::Commit => Stage::Autocommit,
             _ if statement.readonly() || !self.connection.is_autocommit() => Stage::Statement,
             _ => Stage::Autocommit,

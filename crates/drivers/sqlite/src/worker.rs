@@ -232,9 +232,13 @@ fn end<T>(gate: &Gate, number: u64, reply: Reply<T>, result: Result<T, SqlError>
 /// What an error means for the session.
 fn settle<T>(session: &Session, result: Result<T, Fault>) -> Result<T, SqlError> {
     session.note_end(result.is_err());
+    let refused = session.guard.take();
     result.map_err(|fault| {
         if fault.is_fatal {
             session.gate.break_off();
+        }
+        if let Some(refused) = refused {
+            return refused;
         }
         match fault.is_busy && session.gate.is_cancelled() {
             true => error::cancelled(Stage::Statement),

@@ -8,6 +8,7 @@ mod sqlite {
     mod catalog;
     mod conformance;
     mod errors;
+    mod guard;
     mod sample;
     mod sessions;
     mod statements;

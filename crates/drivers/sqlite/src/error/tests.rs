@@ -96,13 +96,3 @@ fn busy_at_commit_can_be_committed_again() {
         assert_eq!(again, name.starts_with("SQLITE_BUSY"), "{name}");
     }
 }
-
-#[test]
-fn another_file_that_the_caller_names_is_no_fault_of_the_endpoint() {
-    for (code, name) in code::all() {
-        let fault = from_code(Stage::OtherFile, code, "m".into());
-        let failure = fault.error.failure();
-        assert!(!fault.is_fatal || name == "SQLITE_MISUSE", "{name}");
-        assert_ne!(failure.category, Category::Endpoint, "{name}");
-    }
-}
