@@ -25,7 +25,7 @@ use mainstay_sql::{
     Access, AnswerMax, Begin, Code, DataProxy, Database, Dialect, Options, Plain, Probe, Request,
     Scope, SqlError, Transaction, TransactionLimits, Verbs, Verdict, Work,
 };
-use mainstay_testkit::scripted::reply::{OnCancel, connection_lost, refused};
+use mainstay_testkit::scripted::reply::{OnCancel, connection_lost, constraint_broken, refused};
 use mainstay_testkit::scripted::{Point, Reply, ScriptedDriver};
 
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -221,4 +221,68 @@ async fn a_primary_that_cannot_say_so_stays_primary_where_the_file_is_all_there_
         let snapshot = bench.proxy.source().snapshot();
         assert_eq!(snapshot.primary().is_some(), stays, "{dialect:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_begin_that_a_change_of_primary_overtakes_ends_on_the_new_primary() {
+    let pair = pair::pair(Role::Replica);
+    let slow = Reply::default().wait_before(Duration::from_millis(200));
+    pair.drivers[0].always(Point::Begin, slow);
+    let options = Begin::default();
+    let begin = pair.proxy.begin(&options, Scope::default());
+    let promote = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let source = pair.proxy.source();
+        source.set_role("b", Role::Primary, "test").unwrap();
+    };
+    let (begun, ()) = tokio::join!(begin, promote);
+    let mut transaction = begun.unwrap();
+    transaction.run(&write()).await.unwrap();
+    transaction.commit().await.unwrap();
+    let written = pair
+        .drivers
+        .each_ref()
+        .map(|driver| driver.counts().commits);
+    assert_eq!(written, [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_endpoint_is_not_primary_any_more_takes_no_statement() {
+    for role in [Role::Replica, Role::Standby] {
+        let pair = pair::pair(Role::Replica);
+        let begun = pair.proxy.begin(&Begin::default(), Scope::default()).await;
+        let mut transaction = begun.unwrap();
+        pair.proxy.source().set_role("a", role, "test").unwrap();
+        let lost = transaction.run(&write()).await.unwrap_err();
+        assert_eq!(lost.code(), Code::TransactionLost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_mistake_of_the_caller_is_no_failure_of_the_endpoint() {
+    let pair = pair::pair(Role::Member);
+    let failures = || -> u64 {
+        let status = pair.proxy.source().status();
+        status.iter().map(|it| it.stats.failures).sum()
+    };
+    for driver in &pair.drivers {
+        driver.always(Point::Commit, Reply::fails(constraint_broken()));
+        driver.always(
+            Point::Open,
+            Reply::rows(vec![vec![mainstay_sql::Value::Null]; 5000]),
+        );
+    }
+    let begun = pair.proxy.begin(&Begin::default(), Scope::default()).await;
+    begun.unwrap().commit().await.unwrap_err();
+    let options = Options::default();
+    let stream = pair.proxy.stream_query("SELECT 1", vec![], options).await;
+    let mut stream = stream.unwrap();
+    for driver in &pair.drivers {
+        // Of the second batch: a division by zero, say.
+        driver.next(Point::NextBatch, Reply::fails(constraint_broken()));
+    }
+    stream.next().await.unwrap();
+    let broken = stream.next().await.unwrap_err();
+    assert_eq!(broken.code(), Code::Constraint);
+    assert_eq!(failures(), 0);
 }

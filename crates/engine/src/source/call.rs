@@ -100,6 +100,8 @@ pub struct Leased<T> {
     pub value: T,
     /// The endpoint it is held on.
     pub endpoint: EndpointId,
+    /// The source's epoch when that endpoint was chosen: it rises with every change of the primary.
+    pub epoch: u64,
     _slot: Option<Arc<Marks>>,
 }
 
@@ -109,6 +111,7 @@ impl<T> Leased<T> {
         let Leased {
             value,
             endpoint,
+            epoch,
             _slot,
         } = self;
         (
@@ -116,6 +119,7 @@ impl<T> Leased<T> {
             Leased {
                 value: (),
                 endpoint,
+                epoch,
                 _slot,
             },
         )
@@ -215,6 +219,7 @@ impl<M: Member> Source<M> {
         Ok(Leased {
             value,
             endpoint: done.endpoint,
+            epoch: done.epoch,
             _slot: slot,
         })
     }

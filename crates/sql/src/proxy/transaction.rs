@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay_engine::source::{Ended, Leased};
+use mainstay_engine::source::{Ended, Leased, Snapshot};
 use mainstay_engine::{
-    Attempt, Category, EndpointId, Failure, Name, Need, Operation, Route, Safety, Sent,
+    Attempt, Category, EndpointId, Failure, Name, Need, Operation, Role, Route, Safety, Sent,
 };
 use tokio::time::Instant;
 
@@ -24,10 +24,15 @@ impl DataProxy {
     ) -> Result<Box<dyn Transaction>, SqlError> {
         self.refuse_unavailable(&begin.options)?;
         let counted = Counted::enter(self)?;
-        // Nothing can have been written by BEGIN itself, so it may be tried again like a read.
-        let operation = operation("begin".into(), Safety::Read, &begin.options, &scope);
-        let wanted = self.wanted(&begin.options, Safety::Read, &scope).await;
         let is_write = begin.access == Access::ReadWrite;
+        // Nothing can have been written by BEGIN itself, so it may be tried again; but one that will write is
+        // cut like a write where its endpoint ceases to be primary.
+        let safety = match is_write {
+            true => Safety::IdempotentWrite,
+            false => Safety::Read,
+        };
+        let operation = operation("begin".into(), safety, &begin.options, &scope);
+        let wanted = self.wanted(&begin.options, Safety::Read, &scope).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
         let need = match is_write {
             true => Some(Need::Primary),
@@ -62,19 +67,17 @@ impl DataProxy {
             Ok(leased) => leased,
             Err(error) => return Err(errors::from_parts(error.into_parts(), Safety::Read)),
         };
-        let endpoint = leased.endpoint.clone();
+        let (endpoint, epoch) = (leased.endpoint.clone(), leased.epoch);
         let ((inner, id), held) = leased.split();
         // Its statements and its end go under the id of its beginning, at every level.
         let mut options = begin.options.clone();
         options.correlation_id = Some(id);
-        let epoch = self.source().snapshot().epoch;
         Ok(Box::new(Pinned {
             proxy: self.clone(),
             inner: Some(inner),
             endpoint,
             options,
             is_write,
-            wrote: false,
             epoch,
             last_used: Instant::now(),
             _held: held,
@@ -114,7 +117,6 @@ struct Pinned {
     endpoint: EndpointId,
     options: Options,
     is_write: bool,
-    wrote: bool,
     /// Of the primary it was begun on.
     epoch: u64,
     last_used: Instant,
@@ -152,11 +154,8 @@ impl Pinned {
             return Err(lost(Category::Transient, &why));
         }
         let snapshot = self.proxy.source().snapshot();
-        if self.is_write && snapshot.epoch != self.epoch {
-            let still = snapshot
-                .primary()
-                .is_some_and(|p| p.endpoint.id == self.endpoint);
-            if !still {
+        if self.is_write {
+            if !self.may_write(&snapshot) {
                 self.inner = None;
                 let why = "its endpoint is not primary any more";
                 return Err(lost(Category::Transient, why));
@@ -165,6 +164,16 @@ impl Pinned {
         }
         self.last_used = Instant::now();
         self.inner.as_mut().ok_or_else(lost_before)
+    }
+
+    /// Whether its endpoint still takes writes, as it did when it was chosen.
+    fn may_write(&self, snapshot: &Snapshot<Member>) -> bool {
+        match snapshot.endpoint(self.endpoint.as_str()).map(|it| it.role) {
+            Some(Role::Primary) => true,
+            // Of endpoints that are all alike, none of which becomes primary.
+            Some(Role::Member) | None => snapshot.epoch == self.epoch,
+            Some(_) => false,
+        }
     }
 
     fn limit(&self, options: &Options) -> Duration {
@@ -198,7 +207,6 @@ impl Pinned {
         };
         let ran = tokio::time::timeout(limit, alive.run(request)).await;
         let result = ran.unwrap_or_else(|_| Err(statement_unanswered(limit)));
-        self.wrote |= !request.safety.is_read();
         match result {
             Ok(mut answer) => {
                 answer.meta.elapsed = account.settle(&Ended::Success);
@@ -233,10 +241,10 @@ impl Pinned {
     }
 
     async fn end(mut self: Box<Self>) -> Result<Answer, SqlError> {
-        let safety = if self.wrote {
-            Safety::Write
-        } else {
-            Safety::Read
+        // Whatever its statements looked like: a view may write.
+        let safety = match self.is_write {
+            true => Safety::Write,
+            false => Safety::Read,
         };
         let operation = self.operation("commit".into(), safety, &self.options.clone());
         let proxy = self.proxy.clone();
