@@ -56,7 +56,9 @@ impl DataProxy {
     pub(super) async fn acknowledged(&self, writing: Writing, endpoint: &EndpointId) {
         if writing.is_counted() {
             let member = self.knows_position(endpoint.as_str());
-            writing.acknowledged(member.as_ref()).await;
+            let snapshot = self.source().snapshot();
+            let wait = snapshot.policy.route.read_your_writes_wait;
+            writing.acknowledged(member.as_ref(), wait).await;
         }
     }
 

@@ -85,13 +85,23 @@ fn is_source_of_truth(placed: &Placed<Member>) -> bool {
 }
 
 struct Session {
-    first_seen: Instant,
     state: Mutex<State>,
 }
 
 struct State {
+    first_seen: Instant,
     last_used: Instant,
     written: Written,
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        State {
+            first_seen: now,
+            last_used: now,
+            written: Written::default(),
+        }
+    }
 }
 
 /// The sessions of one source, bounded in number and age.
@@ -106,24 +116,21 @@ impl Sessions {
         }
     }
 
+    /// The one session of a key, however many calls ask for it at once; a forgotten one begins anew.
     fn session(&self, key: &Arc<str>, now: Instant) -> Arc<Session> {
-        if let Some(session) = self.known.get(key) {
+        let new = || {
+            let state = Mutex::new(State::new(now));
+            Ok::<_, std::convert::Infallible>(Arc::new(Session { state }))
+        };
+        let Ok(session) = self.known.get_or_insert_with(key, new);
+        {
             let mut state = session.state.lock();
             let age = now.saturating_duration_since(state.last_used);
-            if age <= REMEMBERED_FOR {
-                state.last_used = now;
-                drop(state);
-                return session;
+            if age > REMEMBERED_FOR {
+                *state = State::new(now);
             }
+            state.last_used = now;
         }
-        let session = Arc::new(Session {
-            first_seen: now,
-            state: Mutex::new(State {
-                last_used: now,
-                written: Written::default(),
-            }),
-        });
-        self.known.insert(Arc::clone(key), Arc::clone(&session));
         session
     }
 
@@ -139,14 +146,17 @@ impl Sessions {
     ) -> Wanted {
         let now = Instant::now();
         let session = self.session(key, now);
-        let mut written = session.state.lock().written;
+        let (first_seen, mut written) = {
+            let state = session.state.lock();
+            (state.first_seen, state.written)
+        };
         if written.may_be_covered(now) {
             // A write's position could not be found out at its end: now it can.
             let primary = snapshot.primary().map(|placed| &placed.member);
             let _ = tokio::time::timeout(wait, session.cover(primary)).await;
             written = session.state.lock().written;
         }
-        let is_new = now.saturating_duration_since(session.first_seen) < fresh_for;
+        let is_new = now.saturating_duration_since(first_seen) < fresh_for;
         match written.position().map(|own| own.max(seen.unwrap_or(0))) {
             None => Wanted::Primary,
             // A session that nobody knows may have written through another instance.
@@ -201,10 +211,15 @@ impl Writing {
         self.0.is_some()
     }
 
-    /// It was acknowledged by this member.
-    pub(super) async fn acknowledged(mut self, member: Option<&Member>) {
+    /// It was acknowledged by this member, which is asked how far it is for at most `wait`: what was written
+    /// is written, however long that takes. Without an answer the session's next read asks again.
+    pub(super) async fn acknowledged(mut self, member: Option<&Member>, wait: Duration) {
         if let Some(session) = &self.0 {
-            session.cover(member).await;
+            let asked_at = Instant::now();
+            let covering = tokio::time::timeout(wait, session.cover(member));
+            if covering.await.is_err() {
+                session.leave_open(asked_at);
+            }
         }
         self.0 = None;
     }
@@ -265,5 +280,49 @@ async fn ask(placed: &Placed<Member>) {
         && let Some(position) = number(position)
     {
         placed.endpoint.note_position(position);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn first_calls_of_a_session_at_once_get_the_same_session() {
+        const THREADS: usize = 4;
+        for round in 0..500 {
+            let (sessions, barrier) = (Sessions::new(), Barrier::new(THREADS));
+            let key: Arc<str> = Arc::from(format!("s{round}"));
+            let now = Instant::now();
+            let found: Vec<Arc<Session>> = std::thread::scope(|scope| {
+                let ask = || {
+                    barrier.wait();
+                    sessions.session(&key, now)
+                };
+                let threads = [(); THREADS].map(|()| scope.spawn(ask));
+                threads.map(|thread| thread.join().unwrap()).into()
+            });
+            assert!(found.iter().all(|it| Arc::ptr_eq(it, &found[0])), "{round}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_was_not_used_for_long_begins_anew() {
+        let sessions = Sessions::new();
+        let key: Arc<str> = Arc::from("s");
+        let began = Instant::now();
+        let session = sessions.session(&key, began);
+        session.state.lock().written.cover(7, began);
+        let soon = began + REMEMBERED_FOR;
+        assert_eq!(sessions.session(&key, soon).state.lock().first_seen, began);
+        let late = soon + REMEMBERED_FOR + Duration::from_millis(1);
+        let again = sessions.session(&key, late);
+        let state = again.state.lock();
+        assert_eq!(
+            (state.first_seen, state.written.position()),
+            (late, Some(0))
+        );
     }
 }

@@ -182,6 +182,42 @@ async fn commits_are_writes_of_their_session_too() {
     transaction.run(&write()).await.unwrap();
     transaction.rollback().await.unwrap();
     assert!(pair.is_read_from_replica().await);
+    // What looks like a read may write through a view or an operator.
+    let pair = known().await;
+    pair.at(200, 150);
+    pair.drivers[1].set_position(Some(Position::Lsn(150)));
+    pair.proxy.source().snapshot().endpoints[1]
+        .endpoint
+        .note_position(150);
+    let mut transaction = pair.proxy.begin(&begin, Scope::default()).await.unwrap();
+    let mut read = write();
+    read.safety = Safety::Read;
+    transaction.run(&read).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(!pair.is_read_from_replica().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_committed_write_does_not_wait_for_a_server_that_does_not_say_how_far_it_is() {
+    let pair = known().await;
+    pair.at(200, 200);
+    pair.drivers[0].next(Point::Position, Reply::hangs());
+    let began = tokio::time::Instant::now();
+    pair.write().await.unwrap();
+    let wait = pair.proxy.source().snapshot();
+    let wait = wait.policy.route.read_your_writes_wait;
+    assert!(
+        began.elapsed() <= wait + Duration::from_millis(1),
+        "{:?}",
+        began.elapsed()
+    );
+    // The session's next read asks again.
+    assert!(pair.is_read_from_replica().await);
+    for driver in &pair.drivers[..1] {
+        driver.always(Point::Position, Reply::hangs());
+    }
+    pair.write().await.unwrap();
+    assert!(!pair.is_read_from_replica().await);
 }
 
 #[tokio::test(start_paused = true)]
