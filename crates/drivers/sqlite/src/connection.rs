@@ -108,8 +108,9 @@ fn ready(text: &str, params: &[Value]) -> Result<Text, SqlError> {
 }
 
 impl Connection for SqliteConnection {
+    /// A reader of a deleted or replaced file would go on without an error, so that is asked too.
     fn is_closed(&self) -> bool {
-        self.gate.is_broken()
+        self.gate.is_broken() || self.gate.is_file_gone()
     }
 
     fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {

@@ -12,6 +12,8 @@ use mainstay_sql::{BoxFuture, Cancel};
 use parking_lot::Mutex;
 use rusqlite::InterruptHandle;
 
+use crate::identity::Identity;
+
 /// No job has this number: none runs, and nothing that SQLite does (opening the file) is cancelled.
 const NONE: u64 = u64::MAX;
 
@@ -25,6 +27,8 @@ pub(crate) struct Gate {
     running: AtomicU64,
     /// The session cannot be used any more.
     is_broken: AtomicBool,
+    /// The file that the session has open.
+    file: Mutex<Option<Arc<Identity>>>,
 }
 
 #[derive(Default)]
@@ -43,6 +47,7 @@ impl Default for Gate {
             cancelled: AtomicU64::new(0),
             running: AtomicU64::new(NONE),
             is_broken: AtomicBool::new(false),
+            file: Mutex::default(),
         }
     }
 }
@@ -100,7 +105,8 @@ impl Gate {
     }
 
     /// Takes over the handle of a newly opened session, from its worker thread.
-    pub(crate) fn attach(&self, session: InterruptHandle) {
+    pub(crate) fn attach(&self, session: InterruptHandle, file: Identity) {
+        *self.file.lock() = Some(Arc::new(file));
         let mut state = self.state.lock();
         state.session = Some(session);
         state.worker = Some(std::thread::current());
@@ -109,6 +115,12 @@ impl Gate {
     /// Says that the session cannot be used any more.
     pub(crate) fn break_off(&self) {
         self.is_broken.store(true, Ordering::Release);
+    }
+
+    /// Whether the session's file was deleted or replaced.
+    pub(crate) fn is_file_gone(&self) -> bool {
+        let file = self.file.lock().clone();
+        file.is_some_and(|file| file.is_gone())
     }
 
     /// Whether the session cannot be used any more.

@@ -20,6 +20,7 @@ mod connection;
 mod driver;
 mod error;
 mod guard;
+mod identity;
 mod interrupt;
 mod plan;
 mod sample;

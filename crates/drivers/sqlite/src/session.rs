@@ -10,6 +10,7 @@ use rusqlite::{Connection, FileControl, MAIN_DB, OpenFlags};
 
 use crate::error::{self, Fault, Stage, fault};
 use crate::guard::Guard;
+use crate::identity::Identity;
 use crate::interrupt::Gate;
 use crate::plan::Plans;
 use crate::settings::SqliteSettings;
@@ -101,9 +102,9 @@ impl Session {
         self.connection
             .file_control(Some(MAIN_DB), FileControl::HasMoved(&mut has_moved))
             .map_err(|error| fault(stage, &error))?;
-        match has_moved {
-            0 => Ok(()),
-            _ => Err(error::moved(stage)),
+        match has_moved == 0 && !self.gate.is_file_gone() {
+            true => Ok(()),
+            false => Err(error::moved(stage)),
         }
     }
 
@@ -181,11 +182,12 @@ fn connect(
     }
     let opened = Connection::open_with_flags(&settings.path, flags(settings, is_read_only));
     let mut connection = opened.map_err(connect_fault)?;
+    let file = Identity::of(&settings.path);
     connection.set_prepared_statement_cache_capacity(settings.statements_max);
     install(&mut connection, settings.busy_timeout, gate).map_err(connect_fault)?;
     set_pragmas(&connection, settings, is_read_only)?;
     guard.watch(&mut connection).map_err(connect_fault)?;
-    gate.attach(connection.get_interrupt_handle());
+    gate.attach(connection.get_interrupt_handle(), file);
     Ok(connection)
 }
 

@@ -292,3 +292,25 @@ async fn a_thousand_mistakes_of_the_caller_harm_no_connection() {
         Value::I64(1)
     );
 }
+
+#[tokio::test]
+async fn a_reader_of_a_deleted_or_replaced_file_counts_as_closed() {
+    let (bench, _writer) = Bench::with(&["CREATE TABLE t(a)"]).await;
+    let aside = bench.folder.path().join("aside.db");
+    let mut reader = bench.connect_read_only().await;
+    run(&mut reader, "SELECT a FROM t").await.unwrap();
+    assert!(!reader.is_closed());
+
+    std::fs::rename(bench.path(), &aside).unwrap();
+    assert!(reader.is_closed(), "the file is gone");
+    assert_eq!(
+        code(&reader.probe().await.unwrap_err()),
+        "SQLITE_READONLY_DBMOVED"
+    );
+
+    let reader = bench.connect_read_only().await;
+    assert!(!reader.is_closed());
+    std::fs::copy(&aside, bench.folder.path().join("new.db")).unwrap();
+    std::fs::rename(bench.folder.path().join("new.db"), bench.path()).unwrap();
+    assert!(reader.is_closed(), "another file is in its place");
+}
