@@ -165,7 +165,10 @@ fn primary_class(primary: i32) -> Class {
         ffi::SQLITE_CONSTRAINT => {
             Class::caller(Code::Constraint, "change the values or the constraint")
         }
-        ffi::SQLITE_TOOBIG => Class::caller(Code::BadValue, "a text or blob is too big; split it"),
+        ffi::SQLITE_TOOBIG => Class::caller(
+            Code::BadValue,
+            "a text, blob, row or statement is too big: split it, or raise the endpoint's option value_max_bytes",
+        ),
         ffi::SQLITE_MISMATCH => Class::caller(Code::BadValue, "give a value of the column's type"),
         _ => Class::caller(Code::BadStatement, "correct the statement"),
     }

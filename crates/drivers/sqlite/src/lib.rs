@@ -33,4 +33,7 @@ mod worker;
 
 pub use driver::SqliteDriver;
 pub use sample::{SampleError, create_sample};
-pub use settings::{BUSY_TIMEOUT_DEFAULT, STATEMENTS_MAX_DEFAULT, SettingsError, SqliteSettings};
+pub use settings::{
+    BUSY_TIMEOUT_DEFAULT, STATEMENTS_MAX_DEFAULT, SettingsError, SqliteSettings,
+    VALUE_MAX_BYTES_DEFAULT,
+};

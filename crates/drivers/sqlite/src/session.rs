@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mainstay_engine::{Category, Failure, Sent};
 use mainstay_sql::{Access, Code, Position, Probe, SqlError};
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, FileControl, MAIN_DB, OpenFlags};
 
 use crate::error::{self, Fault, Stage, fault};
@@ -185,10 +186,20 @@ fn connect(
     let file = Identity::of(&settings.path);
     connection.set_prepared_statement_cache_capacity(settings.statements_max);
     install(&mut connection, settings.busy_timeout, gate).map_err(connect_fault)?;
+    bound(&connection, settings.value_max_bytes).map_err(connect_fault)?;
     set_pragmas(&connection, settings, is_read_only)?;
     guard.watch(&mut connection).map_err(connect_fault)?;
     gate.attach(connection.get_interrupt_handle(), file);
     Ok(connection)
+}
+
+/// Bounds what one statement may take: a function on a value is not interrupted before it is done. Those of
+/// SQLite itself hold for the rest (depth, parameters, parts of a compound SELECT).
+fn bound(connection: &Connection, value_max_bytes: u32) -> rusqlite::Result<()> {
+    let bytes = i32::try_from(value_max_bytes).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, bytes)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, bytes)?;
+    Ok(())
 }
 
 /// A session that only reads cannot make the file; an empty one is an empty database. Where it cannot be

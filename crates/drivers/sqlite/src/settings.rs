@@ -13,6 +13,10 @@ pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_millis(100);
 /// costs a few kilobytes.
 pub const STATEMENTS_MAX_DEFAULT: usize = 64;
 
+/// Bytes that one text, blob, row or statement may have: 64 MiB. SQLite's own bound is a gigabyte, and it
+/// takes several times that while it works.
+pub const VALUE_MAX_BYTES_DEFAULT: u32 = 64 * 1024 * 1024;
+
 /// Settings of one SQLite endpoint. All endpoints of a source are connections to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,6 +33,9 @@ pub struct SqliteSettings {
     pub busy_timeout: Duration,
     /// Prepared statements kept per connection; default [`STATEMENTS_MAX_DEFAULT`].
     pub statements_max: usize,
+    /// Bytes of one text, blob, row or statement; default [`VALUE_MAX_BYTES_DEFAULT`], at most a billion.
+    /// Stored ones that are larger cannot be read.
+    pub value_max_bytes: u32,
     /// Pragmas set on each new connection, over the defaults `journal_mode = wal`, `synchronous = normal`,
     /// `foreign_keys = on`. Names are lower-case.
     pub pragmas: BTreeMap<String, String>,
@@ -76,6 +83,12 @@ pub enum SettingsError {
     /// No statement would be kept.
     #[error("statements_max is 0; give at least 1")]
     NoStatements,
+    /// Hardly a statement would fit.
+    #[error("value_max_bytes is {given}; give at least 1024")]
+    ValueMax {
+        /// What was given.
+        given: u32,
+    },
 }
 
 impl SqliteSettings {
@@ -87,6 +100,7 @@ impl SqliteSettings {
             create: false,
             busy_timeout: BUSY_TIMEOUT_DEFAULT,
             statements_max: STATEMENTS_MAX_DEFAULT,
+            value_max_bytes: VALUE_MAX_BYTES_DEFAULT,
             pragmas: BTreeMap::new(),
         }
     }
@@ -119,6 +133,13 @@ impl SqliteSettings {
         self
     }
 
+    /// Sets how many bytes one text, blob, row or statement may have.
+    #[must_use]
+    pub fn value_max_bytes(mut self, value_max_bytes: u32) -> Self {
+        self.value_max_bytes = value_max_bytes;
+        self
+    }
+
     /// Adds a pragma that is set on each new connection.
     #[must_use]
     pub fn pragma(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -135,6 +156,10 @@ impl SqliteSettings {
         self.check_path()?;
         if self.statements_max == 0 {
             return Err(SettingsError::NoStatements);
+        }
+        if self.value_max_bytes < 1024 {
+            let given = self.value_max_bytes;
+            return Err(SettingsError::ValueMax { given });
         }
         self.pragmas
             .iter()
@@ -199,6 +224,7 @@ mod tests {
             (plain().pragma("busy_timeout", "1"), "busy_timeout of the"),
             (plain().pragma("cache_size", "\0"), "NUL byte"),
             (plain().statements_max(0), "at least 1"),
+            (plain().value_max_bytes(7), "at least 1024"),
         ];
         for (settings, expected) in table {
             let problem = settings.check().unwrap_err().to_string();

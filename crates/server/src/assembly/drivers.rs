@@ -121,10 +121,14 @@ fn sqlite_option(
             let count = usize::try_from(number(name, value)?).unwrap_or(usize::MAX);
             Ok(settings.statements_max(count))
         }
+        "value_max_bytes" => {
+            let bytes = u32::try_from(number(name, value)?).unwrap_or(u32::MAX);
+            Ok(settings.value_max_bytes(bytes))
+        }
         _ => match name.strip_prefix("pragma.") {
             Some(pragma) => Ok(settings.pragma(pragma, value)),
             None => Err(format!(
-                "SQLite has no option {name:?}; options: create, read_only, busy_timeout_ms, statements_max, pragma.<name>"
+                "SQLite has no option {name:?}; options: create, read_only, busy_timeout_ms, statements_max, value_max_bytes, pragma.<name>"
             )),
         },
     }

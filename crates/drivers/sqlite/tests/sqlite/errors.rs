@@ -314,3 +314,40 @@ async fn a_reader_of_a_deleted_or_replaced_file_counts_as_closed() {
     std::fs::rename(bench.folder.path().join("new.db"), bench.path()).unwrap();
     assert!(reader.is_closed(), "another file is in its place");
 }
+
+#[tokio::test]
+async fn no_value_grows_beyond_what_the_settings_allow() {
+    let (bench, mut c) = Bench::with(&["CREATE TABLE t(a)"]).await;
+    let settings = bench.settings().value_max_bytes(10_000);
+    let mut small = bench
+        .connect_with(settings, Access::ReadOnly)
+        .await
+        .unwrap();
+    let long = format!("SELECT '{}'", "x".repeat(20_000));
+    for text in [
+        "SELECT length(hex(zeroblob(9000)))",
+        "SELECT zeroblob(10001)",
+        &long,
+    ] {
+        let error = run(&mut small, text).await.unwrap_err();
+        assert_eq!(
+            (code(&error), error.code()),
+            ("SQLITE_TOOBIG", Code::BadValue),
+            "{error}"
+        );
+        assert_eq!(error.failure().weight(5), 0);
+        let hint = error.detail().hint.as_deref().unwrap_or("");
+        assert!(hint.contains("value_max_bytes"), "{hint}");
+    }
+    // The default.
+    let error = run(&mut c, "SELECT hex(zeroblob(150000000))")
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::BadValue);
+    let answer = run(&mut c, "SELECT length(zeroblob(60000000))")
+        .await
+        .unwrap();
+    assert_eq!(answer.rows[0][0], Value::I64(60_000_000));
+    c.reset().await.unwrap();
+    run(&mut c, "SELECT zeroblob(150000000)").await.unwrap_err();
+}
