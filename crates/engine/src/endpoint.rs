@@ -69,6 +69,8 @@ pub struct Endpoint {
     /// The pass of the last failure that nothing matched: it weighs once a health check fails too.
     unknown: Mutex<Option<Pass>>,
     last_check: Mutex<Option<Instant>>,
+    /// Why the last check failed, redacted; `None`: it was good, or there was none.
+    check_error: Mutex<Option<Arc<str>>>,
     events: Arc<Events>,
     pub(crate) freed: Freed,
 }
@@ -111,6 +113,7 @@ impl Endpoint {
             cut: Notify::new(),
             unknown: Mutex::new(None),
             last_check: Mutex::new(None),
+            check_error: Mutex::new(None),
             events,
             freed: Freed::default(),
         }
@@ -239,18 +242,24 @@ impl Endpoint {
         *self.last_check.lock()
     }
 
+    /// Why the last health check failed, redacted; `None`: it was good, or there was none.
+    pub fn check_error(&self) -> Option<Arc<str>> {
+        self.check_error.lock().clone()
+    }
+
     /// Health checks in a row: (good, failed).
     pub fn checks_in_row(&self) -> (u32, u32) {
         let health = self.health.lock();
         (health.good_in_a_row(), health.bad_in_a_row())
     }
 
-    /// Takes the result of a health check in.
+    /// Takes the result of a health check in. `why` it failed is redacted.
     pub(crate) fn checked(&self, good: bool, why: &str, begun: Instant) {
         let now = Instant::now();
         let events = Arc::clone(&self.events);
         let policy = self.policy.load_full();
         *self.last_check.lock() = Some(now);
+        *self.check_error.lock() = (!good).then(|| Arc::from(why));
         let (change, state) = {
             let mut health = self.health.lock();
             (health.observe(&policy.health, good, now), health.state())
@@ -285,6 +294,7 @@ impl Endpoint {
             Some(HealthChange::Down) => {
                 self.fitness.store(Fitness::Down as u8, Ordering::Release);
                 self.cut_in_flight();
+                tracing::warn!(endpoint = %id, reason = why, "endpoint down");
                 events.publish(EventKind::Down {
                     endpoint: id,
                     reason: why.to_owned(),

@@ -184,7 +184,7 @@ impl<M: Member> Watch<M> {
         let good = checked.result.is_ok();
         let why = match &checked.result {
             Ok(_) => String::new(),
-            Err(failure) => failure.to_string(),
+            Err(failure) => source.redacted(failure),
         };
         known.says = checked.result.ok();
         let endpoint = Arc::clone(&known.endpoint);

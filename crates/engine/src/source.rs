@@ -345,6 +345,11 @@ impl<M: Member> Source<M> {
         &self.inner.chance
     }
 
+    /// What went wrong, for a reader, without secrets.
+    pub(crate) fn redacted(&self, failure: &crate::failure::Failure) -> String {
+        self.inner.redacted(failure)
+    }
+
     pub(crate) fn inner_urge(&self) -> &Arc<Notify> {
         &self.inner.urge
     }

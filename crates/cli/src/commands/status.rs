@@ -54,6 +54,7 @@ struct Member {
     draining: bool,
     in_flight: u32,
     lag_ms: Option<u64>,
+    check_error: Option<String>,
     stats: Stats,
 }
 
@@ -187,6 +188,7 @@ fn lines(client: &Client, sources: &[Source], paint: Paint) -> Vec<String> {
             false => row.clone(),
         }
     }));
+    lines.extend(reasons(sources, paint));
     for source in sources.iter().filter(|source| source.state != "open") {
         let note = format!(
             "{}: {} ({}, promotion {})",
@@ -195,6 +197,25 @@ fn lines(client: &Client, sources: &[Source], paint: Paint) -> Vec<String> {
         lines.push(paint.yellow(&note));
     }
     lines
+}
+
+/// Why health checks fail, a line each.
+fn reasons(sources: &[Source], paint: Paint) -> Vec<String> {
+    let told = |source: &Source, member: &Member| {
+        let error = member.check_error.as_deref()?;
+        let error = error.replace(char::is_control, " ");
+        let line = format!("{}.{}: {error}", source.name, member.endpoint);
+        let line = output::cut(&line, output::width());
+        Some(match member.health.as_str() {
+            "down" => paint.red(&line),
+            _ => paint.yellow(&line),
+        })
+    };
+    let all = sources.iter().flat_map(|source| {
+        let members = source.members.iter();
+        members.filter_map(move |member| told(source, member))
+    });
+    all.collect()
 }
 
 fn row(source: &str, member: &Member) -> [String; 11] {

@@ -126,7 +126,7 @@ fn primary_class(primary: i32) -> Class {
         ffi::SQLITE_CANTOPEN => Class::endpoint(
             Endpoint,
             Severity::Medium,
-            "check that the file exists and may be read; `create` makes a missing one",
+            "make the file, or set options.create = true; if it is there, check that it may be read",
         ),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Class::endpoint(
             Endpoint,

@@ -1,5 +1,6 @@
 //! Endpoints as a reader sees them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -40,6 +41,8 @@ pub struct EndpointStatus {
     pub checks_failed: u32,
     /// How long ago it was last checked.
     pub checked_ago_ms: Option<u64>,
+    /// Why the last check failed, redacted; `None`: it was good, or there was none.
+    pub check_error: Option<Arc<str>>,
     /// Numbers of its traffic.
     pub stats: crate::stats::StatsSnapshot,
 }
@@ -85,6 +88,7 @@ fn status_of<M>(placed: &Placed<M>, now: Instant) -> EndpointStatus {
         checked_ago_ms: endpoint
             .last_check()
             .map(|checked| millis(now.saturating_duration_since(checked))),
+        check_error: endpoint.check_error(),
         stats: endpoint.stats().snapshot(now),
     }
 }

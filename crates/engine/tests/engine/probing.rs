@@ -34,7 +34,10 @@ impl Server {
     fn answer(&self) -> Result<(), Failure> {
         match self.up.load(Ordering::SeqCst) {
             true => Ok(()),
-            false => Err(Failure::new(Category::Transient, "connection refused")),
+            false => Err(Failure::new(
+                Category::Transient,
+                "connection refused: password=hunter2",
+            )),
         }
     }
 }
@@ -205,4 +208,22 @@ async fn a_good_check_makes_an_unknown_endpoint_healthy_whatever_the_thresholds(
         let health = source.status()[0].health;
         assert_eq!(health, "up", "{healthy_after} {up_after}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_down_tells_why_without_secrets_until_a_check_is_good() {
+    let server = Server::new();
+    server.up.store(false, Ordering::SeqCst);
+    let source = source(&server, Preset::Balanced.settings());
+    let status = || source.status().remove(0);
+    while status().health != "down" {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let why = status().check_error.unwrap();
+    assert_eq!(&*why, "connection refused: password=***");
+    server.up.store(true, Ordering::SeqCst);
+    while status().health != "up" {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(status().check_error, None);
 }

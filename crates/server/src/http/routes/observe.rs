@@ -167,6 +167,7 @@ pub(super) async fn watchdog(place: Place) -> Json<Value> {
                 "checks_good": status.checks_good,
                 "checks_failed": status.checks_failed,
                 "checked_ago_ms": status.checked_ago_ms,
+                "check_error": status.check_error,
                 "lag_ms": status.lag_ms,
             })
         })
