@@ -106,7 +106,7 @@ fn length(value: &Value, ty: &Type) -> usize {
 pub(crate) fn check(params: &[Value], types: &[Type]) -> Result<(), SqlError> {
     if params.len() != types.len() {
         let message = format!(
-            "the statement takes {} parameters and got {}",
+            "parameters: the statement takes {} and got {}",
             types.len(),
             params.len()
         );

@@ -121,7 +121,7 @@ fn bind(statement: &mut Statement<'_>, params: &[Param]) -> Result<(), Fault> {
     let expected = statement.parameter_count();
     if expected != params.len() {
         let message = format!(
-            "the statement has {expected} parameters, {} were given",
+            "parameters: the statement takes {expected} and got {}",
             params.len()
         );
         return Err(error::refused(message, "give one value for each placeholder").into());

@@ -34,7 +34,7 @@ pub(crate) fn check_count(count: usize) -> Result<(), SqlError> {
 pub(crate) fn check(params: &[Value], count: u16, is_utc: bool) -> Result<(), SqlError> {
     if params.len() != usize::from(count) {
         let message = format!(
-            "the statement takes {count} parameters and got {}",
+            "parameters: the statement takes {count} and got {}",
             params.len()
         );
         return Err(SqlError::caller(

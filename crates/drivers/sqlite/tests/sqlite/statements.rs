@@ -131,7 +131,7 @@ async fn statements_that_make_no_sense_are_refused_with_a_hint() {
         ),
         ("SELECT 'open", "unrecognized token"),
         ("SELEC 1", "syntax error"),
-        ("SELECT ?1", "has 1 parameters, 0 were given"),
+        ("SELECT ?1", "parameters: the statement takes 1 and got 0"),
         ("SELECT 'a\0b'", "NUL byte"),
     ];
     for (text, expected) in table {
