@@ -1,5 +1,6 @@
 //! From files, environment, flags and changes at run time to one checked [`Configuration`].
 
+mod files;
 mod layers;
 mod walk;
 
@@ -7,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use files::missing_files;
 
 use crate::connection::Held;
 use crate::environment::Flag;
@@ -123,7 +126,12 @@ impl Configuration {
         let Some(tree) = layers::merged(&options, &mut findings) else {
             return Err(findings.into_sorted());
         };
-        let configuration = walk::walk(&tree, &options.secrets, &mut findings);
+        let configuration = walk::walk(
+            &tree,
+            &layers::place(&options),
+            &options.secrets,
+            &mut findings,
+        );
         let problems = findings.into_sorted();
         if problems.iter().any(Problem::is_error) {
             return Err(problems);

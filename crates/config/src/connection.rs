@@ -117,8 +117,8 @@ pub(crate) const CONNECTION_KEYS: &[ConnectionKey] = &[
     of(
         "options",
         ConnectionKind::Options,
-        "further settings for the driver",
-        "{ application_name = \"mainstay\" }",
+        "further settings for the driver; each has its own",
+        "{ statements_max = 64 }",
     ),
 ];
 
@@ -157,7 +157,7 @@ pub(crate) struct Given {
 pub(crate) struct Connection<'a> {
     values: BTreeMap<&'a str, (&'a ConnectionLayer, &'a Given)>,
     /// A value of some layer could not be read.
-    pub(crate) broken: bool,
+    broken: Vec<&'static str>,
 }
 
 impl<'a> Connection<'a> {
@@ -169,8 +169,18 @@ impl<'a> Connection<'a> {
         }
         Connection {
             values,
-            broken: layers.iter().any(|layer| layer.broken),
+            broken: layers
+                .iter()
+                .flat_map(|layer| layer.broken.iter().copied())
+                .collect(),
         }
+    }
+
+    /// Whether a key that is missing may be in a value that could not be read.
+    pub(crate) fn may_have(&self, name: &str) -> bool {
+        self.broken
+            .iter()
+            .any(|broken| *broken == name || *broken == "url")
     }
 
     pub(crate) fn given(&self, name: &str) -> Option<&'a Given> {

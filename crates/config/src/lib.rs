@@ -51,7 +51,7 @@ mod suggestion;
 mod tree;
 mod words;
 
-pub use configuration::{Configuration, Input, LoadOptions, Loaded, check};
+pub use configuration::{Configuration, Input, LoadOptions, Loaded, check, missing_files};
 pub use environment::Flag;
 pub use explain::{Explained, UnknownTarget, explain};
 pub use init::init_text;
@@ -62,7 +62,7 @@ pub use scalar::duration;
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;
 pub use source::{
-    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, ServerAddress,
-    SourceSettings, TlsMode, TlsSettings,
+    Address, ClientCertificate, Driver, DriverOption, EndpointSettings, OptionKind, Promotion,
+    Replication, ServerAddress, SourceSettings, TlsMode, TlsSettings,
 };
 pub use tree::{Format, Tree};

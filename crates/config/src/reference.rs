@@ -9,7 +9,7 @@ use crate::connection::CONNECTION_KEYS;
 use crate::policy::PRESET;
 use crate::scalar;
 use crate::server::SERVER_KEYS;
-use crate::source::SOURCE_KEYS;
+use crate::source::{Driver, OptionKind, SOURCE_KEYS};
 
 const HEAD: &str = "# Configuration
 
@@ -21,7 +21,8 @@ Strongest first: flag, environment, file, default. `MAINSTAY_SERVER__LISTEN=127.
 key `server.listen`: steps of the path between double underscores, in any case.
 
 Durations and sizes are written with units: `\"500ms\"`, `\"2s\"`, `\"5min\"`, `\"1h\"`, `\"64MiB\"`. Secrets are
-references: `\"env:NAME\"`, `\"file:PATH\"`. The keys of a later version are refused by name.
+references: `\"env:NAME\"`, `\"file:PATH\"`. Keys that are planned for a later version
+are refused and say so; any other unknown key is an error too.
 
 Policy and connection keys come in layers, weakest first: default, preset, `[policy]` and
 `[connection]`, `[data.policy]` and `[data.connection]`, the source, the endpoint. A key in `[policy]`
@@ -66,9 +67,41 @@ pub fn reference_text() -> String {
     for key in CONNECTION_KEYS {
         row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
     }
+    options(&mut text);
     policy(&mut text);
     presets(&mut text);
     text
+}
+
+/// What each driver takes in `options`.
+fn options(text: &mut String) {
+    text.push_str("\n## Options of drivers\n\nIn `options` of a source or an endpoint, or behind the `?` of a `url`.\n");
+    for driver in Driver::ALL {
+        let title = match driver {
+            Driver::Sqlite => "SQLite",
+            Driver::Postgres => "PostgreSQL",
+            Driver::Mysql => "MySQL and MariaDB",
+        };
+        let _ = write!(
+            text,
+            "\n### {title}\n\n| option | values | default | what it is |\n|---|---|---|---|\n"
+        );
+        for option in driver.options() {
+            let values = match option.kind {
+                OptionKind::Flag => "true, false",
+                OptionKind::Millis => "milliseconds",
+                OptionKind::Count => "a whole number from 1",
+                OptionKind::Id => "a whole number",
+                OptionKind::Text => "text",
+            };
+            row(
+                text,
+                &[&code(option.name), values, option.default, option.doc],
+            );
+        }
+        let (name, doc) = driver.other_options();
+        row(text, &[name, "text", "", doc]);
+    }
 }
 
 /// Cells of Markdown: a bar in one would end it.
@@ -85,7 +118,7 @@ fn code(word: &str) -> String {
 fn policy(text: &mut String) {
     let _ = write!(
         text,
-        "\n## Policy\n\nIn `[policy]` for all, in `[sources.NAME.policy]`, or in `[sources.NAME.endpoints.NAME.policy]`.\nThe defaults are those of the preset `{PRESET}`. `name` and `version` are labels that appear in audit\nentries and answers.\n"
+        "\n## Policy\n\nIn `[policy]` for all, in `[sources.NAME.policy]`, or in `[sources.NAME.endpoints.NAME.policy]`.\nThe defaults are those of the preset `{PRESET}`. `name` and `version` are labels for people: both\nstand in audit entries, the version in answers; neither is a label of metrics.\n"
     );
     let settings = PRESET.settings();
     let mut last = "";

@@ -95,7 +95,7 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
         answer_max,
         size,
         "\"8MiB\"",
-        "the largest plain JSON answer; larger ones are streamed"
+        "the largest answer; a larger one is refused as answer_too_large"
     ),
     key!(connections_max, count, "1024", "connections at once"),
     key!(
@@ -120,7 +120,7 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
         stream_idle,
         time,
         "\"30s\"",
-        "a stream whose next batch takes longer is ended"
+        "for streamed answers, which HTTP does not have yet: without effect today"
     ),
     key!(
         drain_timeout,

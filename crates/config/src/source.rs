@@ -2,6 +2,7 @@
 
 mod assembly;
 mod draft;
+mod options;
 mod roles;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::words::words;
 
 pub(crate) use assembly::{Parts, Shared, assemble};
 pub(crate) use draft::{EndpointDraft, SOURCE_KEYS, SourceDraft, table};
+pub use options::{DriverOption, OptionKind};
 
 words! {
     /// The database family behind a source.

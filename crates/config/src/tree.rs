@@ -227,9 +227,12 @@ pub(crate) fn parse(origin: Origin, format: Format, text: &str) -> Parsed {
 }
 
 /// A key that stands twice in one table.
-fn given_twice(mark: &Mark, path: String, first: &Mark) -> Problem {
-    let wrong = Wrong::new(format!("given twice, first in line {}", first.line))
-        .hint("keep one of the two");
+fn given_twice(mark: &Mark, path: String, first: Option<&Mark>) -> Problem {
+    let message = match first {
+        Some(first) => format!("given twice, first in line {}", first.line),
+        None => "given twice".to_owned(),
+    };
+    let wrong = Wrong::new(message).hint("keep one of the two");
     Problem::error(mark, path, wrong)
 }
 

@@ -6,7 +6,7 @@ mod folder;
 mod served;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -94,6 +94,11 @@ impl Assembly {
             sources.by_name.insert(name.clone(), served);
         }
         Ok(sources)
+    }
+
+    /// Whether a start makes that database file if it is missing: the sample.
+    pub fn makes(configuration: &Configuration, file: &Path) -> bool {
+        folder::sample(configuration) == file
     }
 
     /// Makes one source and starts its prober.

@@ -1,9 +1,10 @@
 //! `check`: all problems of a configuration at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use mainstay_config::Problem;
+use mainstay_config::{Configuration, LoadOptions, Problem};
+use mainstay_server::Assembly;
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -13,7 +14,7 @@ use crate::settings;
 /// Tell all that is wrong with configuration files
 ///
 /// Several files are read as `serve` reads them: later ones win, and environment variables
-/// (MAINSTAY_SERVER__LISTEN) are laid above them.
+/// (MAINSTAY_SERVER__LISTEN) are laid above them. Database files that are missing are warnings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   mainstay check mainstay.toml
@@ -47,7 +48,7 @@ struct Report<'a> {
 
 /// Checks, tells.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let problems = mainstay_config::check(settings::options(&arguments.files, Vec::new()));
+    let problems = problems(settings::options(&arguments.files, Vec::new()));
     let errors = problems.iter().filter(|problem| problem.is_error()).count();
     let report = Report {
         errors,
@@ -63,6 +64,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         Exit::Problems
     })
+}
+
+/// All that is wrong, and files that are missing; those are looked for only where the settings are right.
+fn problems(options: LoadOptions) -> Vec<Problem> {
+    match Configuration::load(options) {
+        Ok(loaded) => {
+            let made = |path: &Path| Assembly::makes(&loaded.configuration, path);
+            let missing = mainstay_config::missing_files(&loaded.configuration, made);
+            let mut problems = loaded.warnings;
+            problems.extend(missing);
+            problems.sort();
+            problems
+        }
+        Err(problems) => problems,
+    }
 }
 
 fn text(report: &Report<'_>) -> String {

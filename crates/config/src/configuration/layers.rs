@@ -53,6 +53,15 @@ pub(super) fn merged(options: &LoadOptions, findings: &mut Findings) -> Option<T
     (!broken).then_some(merged)
 }
 
+/// Where to look for what is missing as a whole: the last file, which wins.
+pub(super) fn place(options: &LoadOptions) -> Mark {
+    let name = options.files.last().map(|input| match input {
+        Input::File(path) => path.display().to_string(),
+        Input::Text { name, .. } => name.clone(),
+    });
+    Mark::whole(name.map_or(Origin::BuiltIn, Origin::file))
+}
+
 fn read(path: &Path) -> tree::Parsed {
     match read_bounded(path) {
         Ok(text) => parse(path, &text),

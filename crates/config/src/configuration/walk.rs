@@ -23,9 +23,10 @@ const TABLES: &[&str] = &["server", "policy", "connection", "data", "sources"];
 /// Tables of later versions.
 const TABLES_LATER: &[&str] = &["shard_sets", "contexts", "services", "search", "message"];
 
-/// Walks the whole tree once.
+/// Walks the whole tree once. What is missing as a whole is told at `place`.
 pub(super) fn walk(
     tree: &Tree,
+    place: &Mark,
     secrets: &Arc<dyn SecretReader>,
     findings: &mut Findings,
 ) -> Configuration {
@@ -60,7 +61,7 @@ pub(super) fn walk(
         }
     }
     if drafts.is_empty() {
-        nothing_to_serve(tree, &shared, findings);
+        nothing_to_serve(tree, place, &shared, findings);
     }
     let mut sources = BTreeMap::new();
     for draft in &drafts {
@@ -152,13 +153,12 @@ fn sources(entry: &Entry, reading: &mut Reading<'_>) -> Vec<SourceDraft> {
 }
 
 /// No source: nothing to do, but the shared policy is still checked.
-fn nothing_to_serve(tree: &Tree, shared: &Shared, findings: &mut Findings) {
-    let mark = Mark::whole(Origin::BuiltIn);
+fn nothing_to_serve(tree: &Tree, place: &Mark, shared: &Shared, findings: &mut Findings) {
     let layers: Vec<&PolicyLayer> = shared.policies.iter().collect();
-    Layered::new(&layers).policy((&mark, "policy"), findings);
+    Layered::new(&layers).policy((place, "policy"), findings);
     let said = tree.root.get("sources").map(|entry| &entry.node.value);
     if matches!(said, None | Some(Value::Empty | Value::Table(_))) {
         let wrong = Wrong::new("there is no source, so there is nothing to serve");
-        findings.warning(&mark, "sources", wrong.hint("add [sources.orders]"));
+        findings.warning(place, "sources", wrong.hint("add [sources.orders]"));
     }
 }

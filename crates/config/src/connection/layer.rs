@@ -17,8 +17,8 @@ pub(crate) struct ConnectionLayer {
     /// As `explain` names it, such as `[sources.orders]`.
     pub(crate) name: String,
     pub(crate) values: BTreeMap<String, Given>,
-    /// A value could not be read, so that what is missing may be in it.
-    pub(super) broken: bool,
+    /// Keys whose values could not be read, so that what is missing may be in them.
+    pub(super) broken: Vec<&'static str>,
 }
 
 /// What reading a layer needs.
@@ -32,7 +32,7 @@ impl ConnectionLayer {
         ConnectionLayer {
             name: format!("[{path}]"),
             values: BTreeMap::new(),
-            broken: false,
+            broken: Vec::new(),
         }
     }
 
@@ -76,15 +76,15 @@ impl ConnectionLayer {
         };
         let held = held.map_err(|wrong| wrong.or_hint(key.doc));
         let held = reading.findings.take(&entry.mark, path, held);
-        self.broken |= held.is_none();
-        if let Some(value) = held {
-            self.give(
+        match held {
+            None => self.broken.push(key.name),
+            Some(value) => self.give(
                 key.name.to_owned(),
                 value,
                 path,
                 &entry.mark,
                 reading.findings,
-            );
+            ),
         }
     }
 
@@ -119,7 +119,7 @@ impl ConnectionLayer {
             Ok((url::parse(&text)?, secret))
         });
         let Some((parts, secret)) = reading.findings.take(&entry.mark, path, read) else {
-            self.broken = true;
+            self.broken.push("url");
             return;
         };
         for (name, text) in parts {

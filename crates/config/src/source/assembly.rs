@@ -9,7 +9,7 @@ use mainstay_engine::Safety;
 use super::draft::{EndpointDraft, SourceDraft};
 use super::{
     Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, ServerAddress,
-    SourceSettings, TlsMode, TlsSettings, roles,
+    SourceSettings, TlsMode, TlsSettings, options, roles,
 };
 use crate::connection::{Connection, ConnectionLayer};
 use crate::mark::Mark;
@@ -167,10 +167,10 @@ impl<'a> Parts<'a> {
             }
         }
         let endpoints = self.draft.endpoints.iter();
-        let broken = own.broken
+        let broken = own.may_have("driver")
             || endpoints
                 .map(|endpoint| self.connection_at(endpoint))
-                .any(|at| at.broken);
+                .any(|at| at.may_have("driver"));
         if found.is_none() && !broken {
             let wrong =
                 Wrong::new("no driver").hint("driver = \"sqlite\", \"postgres\" or \"mysql\"");
@@ -187,6 +187,7 @@ impl<'a> Parts<'a> {
     ) -> Option<Address> {
         let connection = self.connection_at(endpoint);
         foreign_keys(&connection, driver, findings);
+        options::check(&connection, driver, findings);
         match driver {
             Driver::Sqlite => file(endpoint, &connection, findings).map(Address::File),
             Driver::Postgres | Driver::Mysql => {
@@ -239,7 +240,7 @@ fn missing(
     hint: &str,
     findings: &mut Findings,
 ) {
-    if !connection.broken {
+    if !connection.may_have(name) {
         let wrong = Wrong::new(format!("no {name}")).hint(hint);
         findings.error(&endpoint.mark, endpoint.path.as_str(), wrong);
     }

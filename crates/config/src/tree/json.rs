@@ -82,7 +82,7 @@ impl Walk<'_> {
                 node,
             };
             if let Err(first) = table.insert(name, entry) {
-                self.problems.push(given_twice(&mark, path, &first));
+                self.problems.push(given_twice(&mark, path, Some(&first)));
             }
         }
         Ok(table)

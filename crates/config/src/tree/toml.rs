@@ -20,7 +20,8 @@ pub(super) fn parse(origin: Origin, text: &str) -> Parsed {
         .map(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             let (path, first) = named_at(text, offset, document.get_ref());
-            given_twice(&lines.mark(offset), path, &lines.mark(first))
+            let first = first.map(|first| lines.mark(first));
+            given_twice(&lines.mark(offset), path, first.as_ref())
         })
         .collect();
     Parsed {
@@ -51,9 +52,13 @@ fn syntax(lines: &Lines<'_>, error: &Error) -> Problem {
     Problem::error(&lines.mark(offset), "", wrong)
 }
 
-/// The key at that offset and where a key of that name first stood. The parser tells the second
-/// place alone, so the first is the nearest earlier table entry of that name.
-fn named_at(text: &str, offset: usize, document: &DeTable<'_>) -> (String, usize) {
+/// The key at that offset and where it first stood. The parser tells the second place alone, so the
+/// first is the same header of a table further up, or the nearest earlier table entry of that name.
+fn named_at(text: &str, offset: usize, document: &DeTable<'_>) -> (String, Option<usize>) {
+    if let Some(path) = header_up_to(text, offset) {
+        let first = headers(text).find(|(start, known)| *start < offset && *known == path);
+        return (path, first.map(|(start, _)| start));
+    }
     let name: String = text[offset.min(text.len())..]
         .chars()
         .take_while(|c| !c.is_whitespace() && !matches!(c, '=' | '.' | ']'))
@@ -61,7 +66,42 @@ fn named_at(text: &str, offset: usize, document: &DeTable<'_>) -> (String, usize
         .collect();
     let mut found = None;
     search(document, "", &name, offset, &mut found);
-    found.unwrap_or((name, offset))
+    match found {
+        Some((path, first)) => (path, Some(first)),
+        None => (name, None),
+    }
+}
+
+/// The path of the header `[a.b]` that the offset is in, up to the step that begins there.
+fn header_up_to(text: &str, offset: usize) -> Option<String> {
+    let start = text.get(..offset)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(start..)?.lines().next()?;
+    let before = text.get(start..offset)?.trim_start();
+    let step = text.get(offset..)?.split(['.', ']', '\n']).next()?;
+    is_header(line).then(|| steps(&format!("{before}{step}")))
+}
+
+/// Every header with where its last step begins and its path.
+fn headers(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut start = 0;
+    text.split_inclusive('\n').filter_map(move |line| {
+        let at = start;
+        start += line.len();
+        let (path, _) = line.split_once(']')?;
+        let last = path.rfind(['.', '['])? + 1;
+        is_header(line).then(|| (at + last, steps(path)))
+    })
+}
+
+fn is_header(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with('[') && !line.starts_with("[[")
+}
+
+/// The steps of a header as they are told, without what only TOML needs.
+fn steps(header: &str) -> String {
+    let is_name = |c: &char| !c.is_whitespace() && !matches!(c, '[' | '"' | '\'');
+    header.chars().filter(is_name).collect()
 }
 
 fn search(

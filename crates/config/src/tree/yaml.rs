@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
                 node,
             };
             if let Err(first) = table.insert(name, entry) {
-                self.problems.push(given_twice(&mark, path, &first));
+                self.problems.push(given_twice(&mark, path, Some(&first)));
             }
         }
     }

@@ -382,3 +382,81 @@ fn keys_that_do_not_fit_each_other_come_with_a_way_out() {
         assert_eq!(error.hint.as_deref(), Some(hint), "{error}");
     }
 }
+
+#[test]
+fn what_is_missing_is_told_beside_a_value_that_is_wrong() {
+    table(&[(
+        "[sources.o]\ndriver = \"postgres\"\nport = 0\n[sources.o.endpoints.a]",
+        &[
+            "3 error: sources.o.port: 0 is not a port",
+            "4 error: sources.o.endpoints.a: no database",
+            "4 error: sources.o.endpoints.a: no host",
+            "4 error: sources.o.endpoints.a: no user",
+        ],
+    )]);
+}
+
+#[test]
+fn a_file_without_sources_is_named_by_the_warning() {
+    let problems = check(toml("# nothing yet\n"));
+    assert_eq!(
+        lines(&problems),
+        "mainstay.toml: warning: sources: there is no source, so there is nothing to serve (add [sources.orders])"
+    );
+}
+
+#[test]
+fn options_that_a_driver_does_not_take_are_told_with_what_was_meant() {
+    let sqlite = |options: &str| {
+        format!(
+            "[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.o.endpoints.a.options]\n{options}"
+        )
+    };
+    let told = lines(&check(toml(&sqlite(
+        "creat = true\nread_only = \"maybe\"\nbusy_timeout_ms = \"soon\"\nstatements_max = 0\n\
+         \"pragma.cache_size\" = -2000\n\"pragma.Query_Only\" = \"on\"\n\"pragma.a;b\" = 1\ncolour = 1\n",
+    ))));
+    let at = "sources.o.endpoints.a.options";
+    let expected = [
+        format!("mainstay.toml:5:1: error: {at}.creat: unknown key (did you mean create?)"),
+        format!(
+            "mainstay.toml:6:1: error: {at}.read_only: expected true or false, got \"maybe\" (the endpoint never writes, whatever is asked for)"
+        ),
+        format!(
+            "mainstay.toml:7:1: error: {at}.busy_timeout_ms: expected a whole number of milliseconds, got \"soon\" (how long a statement waits for a lock inside SQLite)"
+        ),
+        format!(
+            "mainstay.toml:8:1: error: {at}.statements_max: expected a whole number from 1, got \"0\" (prepared statements that a connection keeps)"
+        ),
+        format!(
+            "mainstay.toml:10:1: error: {at}.pragma.Query_Only: is set by the driver (use the option read_only)"
+        ),
+        format!(
+            "mainstay.toml:11:1: error: {at}.pragma.a;b: not the name of a pragma (letters, digits and _)"
+        ),
+        format!(
+            "mainstay.toml:12:1: error: {at}.colour: unknown key (known here: create, read_only, busy_timeout_ms, statements_max, pragma.NAME)"
+        ),
+    ];
+    assert_eq!(told, expected.join("\n"));
+
+    let postgres =
+        |options: &str| format!("[sources.o]\n{PG}[sources.o.endpoints.a.options]\n{options}");
+    assert_eq!(
+        lines(&check(toml(&postgres("search_path = \"app\"\n")))),
+        ""
+    );
+    let told = lines(&check(toml(&postgres(
+        "statements_max = \"many\"\naplication_name = \"x\"\n",
+    ))));
+    assert!(
+        told.contains("7:1: error: sources.o.endpoints.a.options.statements_max: expected a whole"),
+        "{told}"
+    );
+    assert!(told.contains("8:1: warning: sources.o.endpoints.a.options.aplication_name: goes to the server, as a setting of the session (did you mean application_name?)"), "{told}");
+    let mysql = postgres("gtid_domain = -1\nsql_mode = \"ANSI\"\ngtid_domain_id = 4\n")
+        .replace("postgres", "mysql");
+    let told = check(toml(&mysql));
+    assert_eq!(told.len(), 1, "{}", lines(&told));
+    assert_eq!(told[0].path, "sources.o.endpoints.a.options.gtid_domain");
+}

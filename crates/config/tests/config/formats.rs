@@ -69,6 +69,12 @@ fn a_key_that_stands_twice_is_a_problem_at_the_second_place_and_the_rest_is_stil
             "server",
         ),
         (
+            "a.toml",
+            "[server]\ncolour = 1\n[sources.demo]\nsafety = \"write\"\n[sources.other]\n[ sources.\"demo\" ]\n",
+            6,
+            "sources.demo",
+        ),
+        (
             "a.yaml",
             "server:\n  rows_max: 1\n  colour: 1\n  rows_max: 2\n",
             4,
@@ -91,6 +97,11 @@ fn a_key_that_stands_twice_is_a_problem_at_the_second_place_and_the_rest_is_stil
         assert_eq!(
             (twice[0].line, twice[0].path.as_str()),
             (Some(line), path),
+            "{all}"
+        );
+        let first = twice[0].message.strip_prefix("given twice, first in line ");
+        assert!(
+            first.is_some_and(|first| first < line.to_string().as_str()),
             "{all}"
         );
         assert!(all.contains("server.colour: unknown key"), "{all}");

@@ -151,3 +151,63 @@ fn number(name: &str, value: &str) -> Result<u64, String> {
         .parse()
         .map_err(|_| format!("option {name}: {value:?} is not a whole number"))
 }
+
+#[cfg(test)]
+mod tests {
+    use mainstay_config::{Configuration, Input, LoadOptions, OptionKind};
+
+    use super::*;
+
+    /// An endpoint with every option that the configuration knows of that family.
+    fn endpoint(family: Family) -> EndpointSettings {
+        let place = match family {
+            Family::Sqlite => "path = \"a.db\"",
+            _ => "host = \"h\"\ndatabase = \"d\"\nuser = \"u\"",
+        };
+        let mut text = format!(
+            "[sources.s]\ndriver = {:?}\n{place}\n[sources.s.endpoints.a.options]\n",
+            family.as_str()
+        );
+        for option in family.options() {
+            let value = match option.kind {
+                OptionKind::Flag => "true",
+                OptionKind::Text => "\"seven\"",
+                _ => "7",
+            };
+            text.push_str(&format!("{} = {value}\n", option.name));
+        }
+        let name = "a.toml".to_owned();
+        let options = LoadOptions {
+            files: vec![Input::Text { name, text }],
+            ..LoadOptions::default()
+        };
+        let loaded = Configuration::load(options).unwrap();
+        loaded.configuration.sources["s"].endpoints["a"].clone()
+    }
+
+    #[test]
+    fn every_option_that_the_configuration_knows_reaches_its_driver() {
+        let sqlite = endpoint(Family::Sqlite);
+        assert_eq!(sqlite.options.len(), Family::Sqlite.options().len());
+        for (name, value) in &sqlite.options {
+            let plain = SqliteSettings::new("a.db");
+            let set = sqlite_option(plain.clone(), name, value).unwrap();
+            assert_ne!(set, plain, "{name}");
+        }
+        let settings = endpoint(Family::Postgres);
+        let Address::Server(server) = &settings.address else {
+            panic!("no server");
+        };
+        // What the driver did not know would go to the server.
+        let postgres = postgres(&settings, server).unwrap();
+        assert_eq!(postgres.options, []);
+        assert_eq!(
+            (postgres.application_name.as_str(), postgres.statements_max),
+            ("seven", 7)
+        );
+        let settings = endpoint(Family::Mysql);
+        let mysql = mysql(&settings, server).unwrap();
+        assert_eq!(mysql.options, []);
+        assert_eq!((mysql.statements_max, mysql.gtid_domain), (7, Some(7)));
+    }
+}

@@ -1,6 +1,6 @@
 //! The folder in which the program keeps its files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mainstay_config::{Configuration, Driver};
 
@@ -18,11 +18,16 @@ pub(super) fn prepare(configuration: &Configuration) -> Result<(), AssemblyError
     };
     std::fs::create_dir_all(folder).map_err(refused)?;
     try_writing(folder).map_err(refused)?;
-    let sample = folder.join(SAMPLE_FILE);
+    let sample = sample(configuration);
     if uses(configuration, &sample) {
         mainstay_sqlite::create_sample(&sample)?;
     }
     Ok(())
+}
+
+/// The file that holds the sample.
+pub(super) fn sample(configuration: &Configuration) -> PathBuf {
+    configuration.server.data_dir.join(SAMPLE_FILE)
 }
 
 fn try_writing(folder: &Path) -> std::io::Result<()> {
