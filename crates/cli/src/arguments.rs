@@ -4,7 +4,6 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{check, completions, demo, explain, init, query, serve, status};
 use crate::exit::Exit;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,14 +49,9 @@ pub(crate) fn parse() -> Result<Command, Exit> {
         .map_err(|error| {
             // Nobody reads it: then nothing is to be said.
             let _ = error.print();
-            if error.use_stderr() {
-                if error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-                {
-                    output::complain("Examples: mainstay --help");
-                }
-                Exit::Usage
-            } else {
-                Exit::Ok
+            match error.use_stderr() {
+                true => Exit::Usage,
+                false => Exit::Ok,
             }
         })
 }

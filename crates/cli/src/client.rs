@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use crate::exit::BadUsage;
 
 /// Where `mainstay serve` listens unless it is told otherwise.
-const DEFAULT_URL: &str = "http://127.0.0.1:7717";
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:7717";
 
 /// A server on loopback answers a connection at once or not at all.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client for a URL such as `http://127.0.0.1:7717`.
+    /// The client for a URL such as `http://127.0.0.1:7717`, whose scheme may be left out.
     ///
     /// # Errors
     /// The URL cannot be used.
@@ -63,7 +63,11 @@ impl Client {
                 "the URL {url:?} {what}; write it like {DEFAULT_URL}"
             ))
         };
-        let uri: Uri = url.parse().map_err(|_| wrong("is not one"))?;
+        let whole = match url.contains("://") {
+            true => url.to_owned(),
+            false => format!("http://{url}"),
+        };
+        let uri: Uri = whole.parse().map_err(|_| wrong("is not one"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => bail!(wrong("asks for TLS, which this version does not speak")),
@@ -228,7 +232,6 @@ mod tests {
     #[test]
     fn urls_that_cannot_be_used_are_refused_with_their_reason() {
         let table = [
-            ("localhost:7717", "does not begin with http://"),
             ("https://localhost", "TLS"),
             ("postgres://localhost", "does not begin with http://"),
             ("http://localhost/v1", "path"),
@@ -242,6 +245,8 @@ mod tests {
         }
         let client = Client::new("http://[::1]:7717/").unwrap();
         assert_eq!((client.host.as_str(), client.port), ("::1", 7717));
+        let client = Client::new("localhost:7718").unwrap();
+        assert_eq!(client.url(), "http://localhost:7718");
     }
 
     #[test]

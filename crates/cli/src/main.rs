@@ -6,7 +6,9 @@ mod commands;
 mod exit;
 mod logs;
 mod output;
+mod own_name;
 mod settings;
+mod signals;
 mod table;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::exit::Exit;
 use crate::output;
+use crate::signals::Signals;
 use chronicle::Chronicle;
 use load::Load;
 use picture::Scene;
@@ -57,18 +58,27 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         .unwrap_or_else(|| Chance::from_entropy().seed());
     let length = Duration::from_secs(arguments.seconds);
     let is_live = output::is_terminal() && !arguments.plain;
-    let stage = Stage::build(&Chance::seeded(seed)).await?;
+    let mut signals = Signals::with_hangup()?;
+    let stage = Stage::build(&Chance::seeded(seed))?;
+    let is_ready = tokio::select! {
+        ready = stage.ready() => ready.map(|()| true),
+        () = signals.next() => Ok(false),
+    };
+    if !matches!(is_ready, Ok(true)) {
+        stage.close().await;
+        return is_ready.map(|_| Exit::Ok);
+    }
     let started = Instant::now();
     let chronicle = Arc::new(Chronicle::new(started));
     stage.source().observe(Arc::clone(&chronicle) as _);
     let load = Load::start(&stage, seed);
     let mut scene = Scene::new(length, seed, is_live);
-    let ended = play(&stage, &load, &chronicle, &mut scene, started).await;
+    let ended = play(&stage, &load, &chronicle, &mut scene, &mut signals).await;
     load.stop().await;
-    scene.frame(&stage, &load, &chronicle, started)?;
+    let last = scene.frame(&stage, &load, &chronicle, started);
     let summary = picture::summary(&load, &chronicle, started.elapsed());
     stage.close().await;
-    ended?;
+    ended.and(last)?;
     output::say(&summary)?;
     Ok(match load.tally().reads_failed() {
         0 => Exit::Ok,
@@ -76,28 +86,27 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// From the first frame to the last, or to Ctrl-C.
+/// From the first frame to the last, or to a signal.
 async fn play(
     stage: &Stage,
     load: &Load,
     chronicle: &Chronicle,
     scene: &mut Scene,
-    started: Instant,
+    signals: &mut Signals,
 ) -> std::io::Result<()> {
-    let length = scene.length();
+    let (length, started) = (scene.length(), chronicle.started());
     let at = |share: f64| started + length.mul_f64(share);
     let mut tick = interval((length / COLUMNS).max(Duration::from_millis(80)));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let away = tokio::time::sleep_until(at(AWAY));
     let back = tokio::time::sleep_until(at(BACK));
     let end = tokio::time::sleep_until(at(1.0));
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(away, back, end, interrupted);
+    tokio::pin!(away, back, end);
     let (mut is_away, mut is_back) = (false, false);
     loop {
         tokio::select! {
             biased;
-            _ = &mut interrupted => return Ok(()),
+            () = signals.next() => return Ok(()),
             () = &mut end => return Ok(()),
             () = &mut away, if !is_away => {
                 is_away = true;

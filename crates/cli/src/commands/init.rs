@@ -2,12 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use crate::exit::Exit;
 use crate::output;
+use crate::own_name::own_name;
 
 /// Write a commented configuration file to start from
 ///
@@ -41,23 +42,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         options.write(true).create_new(true);
     }
-    let mut file =
-        options
-            .open(&arguments.path)
-            .with_context(|| match arguments.path.exists() {
-                true if !arguments.force => {
-                    format!(
-                        "{path} is there already; choose another path, or overwrite it with --force"
-                    )
-                }
-                _ => format!("{path} cannot be written; check the folder and its permissions"),
-            })?;
+    let mut file = options
+        .open(&arguments.path)
+        .with_context(|| why_not(&arguments.path, arguments.force))?;
     write(&mut file, &text)
         .with_context(|| format!("{path} cannot be written; is the disk full?"))?;
+    let program = own_name();
     output::say(&format!(
-        "Wrote {path}. Next:\n  mainstay check {path}\n  mainstay serve --config {path}"
+        "Wrote {path}. Next:\n  {program} check {path}\n  {program} serve --config {path}"
     ))?;
     Ok(Exit::Ok)
+}
+
+/// Why a file cannot be opened for writing and what to do.
+fn why_not(path: &Path, force: bool) -> String {
+    let shown = path.display();
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.exists()) {
+        _ if path.exists() && !force => {
+            format!("{shown} is there already; choose another path, or overwrite it with --force")
+        }
+        Some(folder) => {
+            let folder = folder.display();
+            format!("the folder {folder} is missing; make it with `mkdir -p {folder}`")
+        }
+        None => format!("{shown} cannot be written; check the folder and its permissions"),
+    }
 }
 
 fn write(file: &mut std::fs::File, text: &str) -> io::Result<()> {

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::logs::{self, LogFormat};
 use crate::output;
 use crate::settings;
+use crate::signals::Signals;
 
 /// Serve sources over HTTP
 ///
@@ -115,44 +116,4 @@ fn flags(arguments: &Arguments) -> Vec<Flag> {
 /// Why the server did not start. Its messages carry their causes themselves.
 pub(crate) fn refused(error: StartError) -> anyhow::Error {
     anyhow::anyhow!(error.to_string())
-}
-
-/// Ctrl-C and the signal by which services are ended.
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn new() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn new() -> std::io::Result<Self> {
-        Ok(Signals {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        // Without signals the process ends as its system ends processes.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }

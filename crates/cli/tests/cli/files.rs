@@ -13,7 +13,7 @@ fn the_file_of_init_has_no_problems() {
     let wrote = place.run(&["init"]);
     assert_eq!(wrote.code, 0, "{wrote:?}");
     assert!(
-        wrote.out.contains("mainstay serve --config mainstay.toml"),
+        wrote.out.contains("/mainstay serve --config mainstay.toml"),
         "{wrote:?}"
     );
     let checked = place.run(&["check", "mainstay.toml"]);
@@ -32,7 +32,10 @@ fn init_overwrites_nothing_unless_it_is_told_to() {
     assert!(place.read("own.toml").contains("[sources.demo]"));
     let nowhere = place.run(&["init", "no/such/folder.toml"]);
     assert_eq!(nowhere.code, 1, "{nowhere:?}");
-    assert!(nowhere.err.contains("check the folder"), "{nowhere:?}");
+    assert!(
+        nowhere.err.contains("make it with `mkdir -p no/such`"),
+        "{nowhere:?}"
+    );
 }
 
 #[test]
@@ -143,4 +146,70 @@ fn variables_are_laid_above_files() {
     let ended = super::program::run(command.env("MAINSTAY_SERVER__LISTEN", "0.0.0.0:1"));
     assert_eq!(ended.code, 2, "{ended:?}");
     assert!(ended.out.contains("MAINSTAY_SERVER__LISTEN"), "{ended:?}");
+}
+
+#[test]
+fn a_database_file_that_is_missing_is_a_warning_with_what_to_do() {
+    let place = Place::new();
+    let source = |name: &str, path: &str, more: &str| {
+        format!(
+            "[sources.{name}]\ndriver = \"sqlite\"\npath = {path:?}\n{more}[sources.{name}.endpoints.a]\n"
+        )
+    };
+    let made = "options = { create = true }\n";
+    place.write("there.db", "");
+    place.write(
+        "a.toml",
+        &[
+            source("new", "./new.db", ""),
+            source("there", "there.db", ""),
+            source("made", "made.db", made),
+            source("lost", "no/such.db", made),
+        ]
+        .concat(),
+    );
+    let checked = place.run(&["check", "a.toml"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let lines: Vec<&str> = checked.out.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "a.toml:3:1: warning: sources.new.path: the file ./new.db is missing (make the file, or set options.create = true)",
+            "a.toml:14:1: warning: sources.lost.path: the folder no is missing (make it with `mkdir -p no`)",
+            "no errors, 2 warnings",
+        ]
+    );
+    place.write(
+        "a.toml",
+        &source("new", "new.db", "options = { creat = true }\n"),
+    );
+    let checked = place.run(&["check", "a.toml"]);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    assert!(
+        checked.out.starts_with(
+            "a.toml:4:13: error: sources.new.options.creat: unknown key (did you mean create?)"
+        ),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn an_empty_file_is_named_and_served_with_a_greeting_that_says_how_to_add_a_source() {
+    let place = Place::new();
+    place.write("empty.toml", "");
+    let checked = place.run(&["check", "empty.toml"]);
+    assert!(
+        checked.out.starts_with("empty.toml: warning: "),
+        "{checked:?}"
+    );
+    let server = place.serve(&["--config", "empty.toml"]);
+    let said = server
+        .greeting
+        .iter()
+        .find(|line| line.starts_with("Sources: none"));
+    assert!(
+        said.is_some_and(|line| line.contains("[sources.NAME]")),
+        "{:?}",
+        server.greeting
+    );
 }

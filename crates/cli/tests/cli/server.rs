@@ -23,6 +23,10 @@ fn the_lines_that_serve_prints_work_as_they_are_printed() {
     let server = place.serve(&[]);
     let lines = curl_lines(&server.greeting);
     assert!((3..=6).contains(&lines.len()), "{:?}", server.greeting);
+    // Neither the usual port nor a program on the path: a line to copy names both.
+    let last = server.greeting.last().unwrap();
+    let watch = format!("/mainstay status --watch --url {}`", server.url);
+    assert!(last.contains(&watch), "{last}");
     for line in lines {
         let ended = shell(line);
         assert_eq!(ended.code, 0, "{line}: {ended:?}");
@@ -97,6 +101,33 @@ fn in_flight(place: &Place, url: &str) -> u64 {
     members
         .map(|member| member["in_flight"].as_u64().unwrap())
         .sum()
+}
+
+#[test]
+fn a_back_end_that_is_down_gives_its_reason_in_the_log_and_in_status() {
+    let place = Place::new();
+    place.write(
+        "down.toml",
+        "[sources.orders]\ndriver = \"sqlite\"\npath = \"no/such.db\"\n\
+         [sources.orders.policy.health]\ninterval = \"100ms\"\ndown_after = 1\n\
+         [sources.orders.endpoints.a]\n",
+    );
+    let mut server = place.serve(&["--config", "down.toml"]);
+    server.hear("endpoint down");
+    let status = place.run(&["status", "--url", &server.url]);
+    let reason = status
+        .out
+        .lines()
+        .find(|line| line.starts_with("orders.a: "));
+    let reason = reason.unwrap_or_else(|| panic!("{status:?}"));
+    assert!(reason.contains("unable to open"), "{reason}");
+    server.signal(Signal::SIGTERM);
+    let (_, err) = server.wait();
+    let logged = err.lines().find(|line| line.contains("endpoint down"));
+    assert!(
+        logged.is_some_and(|line| line.contains("unable to open")),
+        "{err}"
+    );
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn wrong_usage_ends_with_64_and_says_what_to_do() {
     ] {
         let ended = place.run(arguments);
         assert_eq!(ended.code, 64, "{arguments:?}: {ended:?}");
+        assert!(!ended.err.contains("Examples: mainstay"), "{ended:?}");
         assert!(ended.err.contains(expected), "{arguments:?}: {ended:?}");
         assert_eq!(ended.out, "", "{arguments:?}");
     }

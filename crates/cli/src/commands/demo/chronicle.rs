@@ -36,6 +36,11 @@ impl Chronicle {
         }
     }
 
+    /// When it began.
+    pub(super) fn started(&self) -> Instant {
+        self.started
+    }
+
     /// What the demo itself does.
     pub(super) fn note(&self, line: String) {
         let at = self.started.elapsed();

@@ -311,7 +311,8 @@ pub(super) fn summary(load: &Load, chronicle: &Chronicle, elapsed: Duration) -> 
         lines.push(format!("  first failure    {failure}"));
     }
     lines.push(String::new());
-    lines.push("Next: `mainstay serve` and the lines it prints.".to_owned());
+    let program = crate::own_name::own_name();
+    lines.push(format!("Next: `{program} serve` and the lines it prints."));
     lines.join("\n")
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mainstay_config::{Configuration, Flag, Input, LoadOptions};
 use mainstay_engine::tasks::Tasks;
-use mainstay_engine::{Chance, EndpointSpec, Source};
+use mainstay_engine::{Chance, EndpointSpec, Placed, Role, Source};
 use mainstay_server::{Assembly, Sources};
 use mainstay_sql::{DataProxy, Database};
 use tempfile::TempDir;
@@ -53,8 +53,15 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Builds it and waits until its endpoints are up.
-    pub(super) async fn build(chance: &Chance) -> anyhow::Result<Self> {
+    /// Builds it; its endpoints come up by themselves. Must be called inside a runtime.
+    pub(super) fn build(chance: &Chance) -> anyhow::Result<Self> {
+        let stage = Stage::bare(chance)?;
+        stage.put_switch(stage.source().remove_endpoint(PRIMARY)?)?;
+        Ok(stage)
+    }
+
+    /// Without the switch.
+    fn bare(chance: &Chance) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("mainstay-demo-")
             .tempdir()
@@ -64,16 +71,13 @@ impl Stage {
         let sources = Assembly::build(&configuration, &tasks, chance)
             .map_err(|error| anyhow::anyhow!(error.to_string()))?;
         let served = sources.get(SOURCE).context("the demo has a source")?;
-        let stage = Stage {
+        Ok(Stage {
             proxy: served.proxy().clone(),
             switch: Switch::default(),
             sources,
             tasks,
             _folder: folder,
-        };
-        stage.put_switch()?;
-        stage.wait_until_up().await;
-        Ok(stage)
+        })
     }
 
     /// The proxy that callers use.
@@ -107,23 +111,33 @@ impl Stage {
         self.tasks.shutdown(END_MAX).await;
     }
 
-    /// Puts the switch between the source and its primary.
-    fn put_switch(&self) -> anyhow::Result<()> {
+    /// Puts the switch between the source and the primary that was taken out of it. The prober runs
+    /// already and may have promoted another endpoint meanwhile, which then is a replica again.
+    fn put_switch(&self, taken: Placed<Arc<dyn Database>>) -> anyhow::Result<()> {
         let source = self.source();
-        let placed = source.remove_endpoint(PRIMARY)?;
-        let switched = Switched::new(placed.member, self.switch.clone());
+        let switched = Switched::new(taken.member, self.switch.clone());
         let spec = EndpointSpec::new(PRIMARY, Arc::new(switched) as Arc<dyn Database>);
-        source.add_endpoint(spec.role(placed.role))?;
-        Ok(())
+        source.add_endpoint(spec.role(Role::Replica))?;
+        self.begin_with_primary()
     }
 
-    async fn wait_until_up(&self) {
+    fn begin_with_primary(&self) -> anyhow::Result<()> {
+        Ok(self
+            .source()
+            .set_primary(Some(PRIMARY), "the demo begins")?)
+    }
+
+    /// Waits until all endpoints are up and the primary is the one that is taken away later. Dropped,
+    /// it leaves nothing behind.
+    pub(super) async fn ready(&self) -> anyhow::Result<()> {
         let end = Instant::now() + READY_MAX;
         let is_up = || self.source().status().iter().all(|one| one.health == "up");
         // The prober tells nobody that an endpoint is up for the first time.
         while !is_up() && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        // A decision that the prober had begun before the switch was put may have come after it.
+        self.begin_with_primary()
     }
 }
 
@@ -154,4 +168,24 @@ fn configuration(folder: &TempDir) -> anyhow::Result<Configuration> {
     let loaded =
         loaded.map_err(|problems| anyhow::anyhow!("the demo's configuration: {}", problems[0]))?;
     Ok(loaded.configuration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_demo_begins_with_its_primary_though_another_was_promoted_while_it_was_built() {
+        let stage = Stage::bare(&Chance::seeded(1)).unwrap();
+        let taken = stage.source().remove_endpoint(PRIMARY).unwrap();
+        let promoted = stage.source().set_primary(Some("gamma"), "no primary");
+        promoted.unwrap();
+        stage.put_switch(taken).unwrap();
+        stage.ready().await.unwrap();
+        let snapshot = stage.source().snapshot();
+        let primary = snapshot.primary().map(|placed| placed.endpoint.id.clone());
+        assert_eq!(primary.as_ref().map(|id| id.as_str()), Some(PRIMARY));
+        assert_eq!(snapshot.endpoints.len(), 3);
+        stage.close().await;
+    }
 }

@@ -2,11 +2,14 @@
 
 use mainstay_server::Running;
 
+use crate::client::DEFAULT_URL;
 use crate::output::Paint;
+use crate::own_name::own_name;
 
 /// Where it listens, what it serves, what to try.
 pub(super) fn text(running: &Running) -> String {
     let paint = Paint::stdout();
+    let program = own_name();
     let url = format!("http://{}", running.address());
     let sources = running.sources();
     let names: Vec<String> = sources
@@ -19,7 +22,7 @@ pub(super) fn text(running: &Running) -> String {
             env!("CARGO_PKG_VERSION"),
             paint.bold(&url)
         ),
-        format!("Sources: {}", names.join(", ")),
+        sources_line(&program, &names),
         String::new(),
         "Try:".to_owned(),
     ];
@@ -30,8 +33,27 @@ pub(super) fn text(running: &Running) -> String {
             .map(|line| format!("  {line}")),
     );
     lines.push(String::new());
-    lines.push("Watch it with `mainstay status --watch`; Ctrl-C ends it.".to_owned());
+    lines.push(watch_line(&program, &url));
     lines.join("\n")
+}
+
+fn sources_line(program: &str, names: &[String]) -> String {
+    match names {
+        [] => format!(
+            "Sources: none, so there is nothing to call. Add [sources.NAME] to the configuration; \
+             `{program} init -` shows how."
+        ),
+        names => format!("Sources: {}", names.join(", ")),
+    }
+}
+
+/// A line to copy works only with the address where it is not the usual one.
+fn watch_line(program: &str, url: &str) -> String {
+    let place = match url {
+        DEFAULT_URL => String::new(),
+        url => format!(" --url {url}"),
+    };
+    format!("Watch it with `{program} status --watch{place}`; Ctrl-C ends it.")
 }
 
 /// Lines for a shell. Only the sample's tables are known to be there.
@@ -61,4 +83,21 @@ fn to_try(url: &str, is_demo: bool) -> Vec<String> {
         ]);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_watch_names_the_address_unless_it_is_the_usual_one() {
+        let told = [DEFAULT_URL, "http://127.0.0.1:7718"].map(|url| watch_line("./mainstay", url));
+        assert_eq!(
+            told,
+            [
+                "Watch it with `./mainstay status --watch`; Ctrl-C ends it.",
+                "Watch it with `./mainstay status --watch --url http://127.0.0.1:7718`; Ctrl-C ends it.",
+            ]
+        );
+    }
 }
