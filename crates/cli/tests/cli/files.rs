@@ -175,7 +175,7 @@ fn a_database_file_that_is_missing_is_a_warning_with_what_to_do() {
         lines,
         [
             "a.toml:3:1: warning: sources.new.path: the file ./new.db is missing (make the file, or set options.create = true)",
-            "a.toml:14:1: warning: sources.lost.path: the folder no is missing (make it with `mkdir -p no`)",
+            "a.toml:16:1: warning: sources.lost.path: the folder no is missing (make it with `mkdir -p no`)",
             "no errors, 2 warnings",
         ]
     );

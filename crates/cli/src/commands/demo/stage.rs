@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mainstay_config::{Configuration, Flag, Input, LoadOptions};
 use mainstay_engine::tasks::Tasks;
-use mainstay_engine::{Chance, EndpointSpec, Placed, Role, Source};
+use mainstay_engine::{Chance, EndpointSpec, Role, Source};
 use mainstay_server::{Assembly, Sources};
 use mainstay_sql::{DataProxy, Database};
 use tempfile::TempDir;
@@ -56,7 +56,7 @@ impl Stage {
     /// Builds it; its endpoints come up by themselves. Must be called inside a runtime.
     pub(super) fn build(chance: &Chance) -> anyhow::Result<Self> {
         let stage = Stage::bare(chance)?;
-        stage.put_switch(stage.source().remove_endpoint(PRIMARY)?)?;
+        stage.put_switch(stage.source().remove_endpoint(PRIMARY)?.member)?;
         Ok(stage)
     }
 
@@ -113,9 +113,9 @@ impl Stage {
 
     /// Puts the switch between the source and the primary that was taken out of it. The prober runs
     /// already and may have promoted another endpoint meanwhile, which then is a replica again.
-    fn put_switch(&self, taken: Placed<Arc<dyn Database>>) -> anyhow::Result<()> {
+    fn put_switch(&self, primary: Arc<dyn Database>) -> anyhow::Result<()> {
         let source = self.source();
-        let switched = Switched::new(taken.member, self.switch.clone());
+        let switched = Switched::new(primary, self.switch.clone());
         let spec = EndpointSpec::new(PRIMARY, Arc::new(switched) as Arc<dyn Database>);
         source.add_endpoint(spec.role(Role::Replica))?;
         self.begin_with_primary()
@@ -180,7 +180,7 @@ mod tests {
         let taken = stage.source().remove_endpoint(PRIMARY).unwrap();
         let promoted = stage.source().set_primary(Some("gamma"), "no primary");
         promoted.unwrap();
-        stage.put_switch(taken).unwrap();
+        stage.put_switch(taken.member).unwrap();
         stage.ready().await.unwrap();
         let snapshot = stage.source().snapshot();
         let primary = snapshot.primary().map(|placed| placed.endpoint.id.clone());
