@@ -168,7 +168,7 @@ fn sent_when_lost(phase: Phase) -> Sent {
     match phase {
         Phase::Connect | Phase::Before => Sent::No,
         // Nothing that these ask for outlives the session.
-        Phase::Prepare | Phase::Control => Sent::YesUnprocessed,
+        Phase::Prepare | Phase::Control | Phase::Begin { .. } => Sent::YesUnprocessed,
         Phase::Run { .. } | Phase::Commit => Sent::Maybe,
     }
 }

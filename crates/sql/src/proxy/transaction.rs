@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mainstay_engine::rejection::CallErrorParts;
 use mainstay_engine::source::{Ended, Leased, Snapshot};
 use mainstay_engine::{
-    Attempt, Category, EndpointId, Failure, Name, Need, Operation, Role, Route, Safety, Sent,
+    Attempt, CallErrorKind, Category, EndpointId, Failure, Name, Need, Operation, Role, Route,
+    Safety, Sent,
 };
 use tokio::time::Instant;
 
@@ -65,7 +67,15 @@ impl DataProxy {
             .await;
         let leased = match leased {
             Ok(leased) => leased,
-            Err(error) => return Err(errors::from_parts(error.into_parts(), Safety::Read)),
+            Err(error) => {
+                return Err(match error.into_parts() {
+                    CallErrorParts {
+                        kind: CallErrorKind::Redirected { error, carried },
+                        ..
+                    } if is_write => self.not_primary(error, carried, &operation),
+                    parts => errors::from_parts(parts, Safety::Read),
+                });
+            }
         };
         let (endpoint, epoch) = (leased.endpoint.clone(), leased.epoch);
         let ((inner, id), held) = leased.split();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mainstay_engine::{Category, Failure, Role, Safety, Sent};
-use mainstay_sql::{Code, Options, SqlError, Verbs, Verdict};
+use mainstay_sql::{Begin, Code, Database, Options, Scope, SqlError, Verbs, Verdict};
 use mainstay_testkit::cut::cut_at;
 use mainstay_testkit::scripted::reply::{connection_lost, contended, refused};
 use mainstay_testkit::scripted::{Point, Reply};
@@ -127,6 +127,22 @@ async fn a_refusal_by_a_read_only_server_is_passed_on_and_nothing_is_run_again()
     let (begun, ended) = pair.run(Safety::Read).await;
     assert_eq!((begun, ended.unwrap_err().code()), (1, Code::BadStatement));
     assert_eq!(pair.proxy.source().counts().read().calls, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_a_read_only_server_does_not_begin_has_no_primary() {
+    let pair = pair(Role::Replica);
+    pair.on_both(Point::Begin, &Reply::fails(read_only()));
+    let begun = pair.proxy.begin(&Begin::default(), Scope::default()).await;
+    let Err(error) = begun else {
+        panic!("it was begun");
+    };
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::NoPrimary, Sent::YesUnprocessed)
+    );
+    assert!(error.failure().retry_after.is_some() && error.detail().hint.is_some());
+    assert_eq!(pair.proxy.source().counts().read().calls, 1);
 }
 
 #[tokio::test(start_paused = true)]

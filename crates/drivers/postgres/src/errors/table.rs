@@ -14,6 +14,11 @@ pub(crate) enum Phase {
     Before,
     /// While the statement was only parsed.
     Prepare,
+    /// In BEGIN, which changes no data.
+    Begin {
+        /// Of a transaction that writes.
+        writes: bool,
+    },
     /// After the statement was handed over.
     Run {
         /// An ERROR answer undoes all of it.
@@ -69,7 +74,7 @@ fn sent(report: &Report<'_>) -> Sent {
         state.starts_with("08") || matches!(state, "40003" | "57P01" | "57P02");
     match report.phase {
         Phase::Connect | Phase::Before => Sent::No,
-        Phase::Prepare | Phase::Control => Sent::YesUnprocessed,
+        Phase::Prepare | Phase::Control | Phase::Begin { .. } => Sent::YesUnprocessed,
         _ if report.is_fatal || connection_or_unknown => Sent::Maybe,
         Phase::Run { is_atomic: true } => Sent::YesUnprocessed,
         Phase::Run { is_atomic: false } => Sent::Maybe,
@@ -121,11 +126,9 @@ fn meaning(report: &Report<'_>) -> Ruling {
             ..back_end(Category::Auth, Code::NotAllowed)
         }
         .hint("grant the right to the user that the source logs in as"),
-        "25006" => Ruling {
-            verdict: Verdict::ReadOnly,
-            ..caller(Code::BadStatement)
-        }
-        .hint("the session or server is read-only; send it as a write"),
+        "25006" => read_only(),
+        // What a standby answers to READ WRITE and to SERIALIZABLE.
+        "0A000" if report.phase == (Phase::Begin { writes: true }) => read_only(),
         "XX000" => back_end(Category::Endpoint, Code::AttemptsFailed),
         "XX001" | "XX002" => Ruling {
             severity: Severity::Critical,
@@ -169,6 +172,14 @@ fn stopped(report: &Report<'_>) -> Ruling {
         verdict: Verdict::Neutral,
         ..caller(Code::Cancelled)
     }
+}
+
+fn read_only() -> Ruling {
+    Ruling {
+        verdict: Verdict::ReadOnly,
+        ..caller(Code::BadStatement)
+    }
+    .hint("the session or server is read-only; send it as a write")
 }
 
 fn again() -> Ruling {
@@ -373,6 +384,20 @@ mod tests {
             ..base
         };
         assert_eq!(rule(&limit).category, Category::Timeout);
+    }
+
+    #[test]
+    fn a_server_that_begins_no_writing_transaction_is_read_only() {
+        for state in ["0A000", "25006"] {
+            let ruling = rule(&report(state, Phase::Begin { writes: true }));
+            assert_eq!(
+                (ruling.verdict, ruling.sent),
+                (Verdict::ReadOnly, Sent::YesUnprocessed),
+                "{state}"
+            );
+        }
+        let reading = rule(&report("0A000", Phase::Begin { writes: false }));
+        assert_eq!(reading.verdict, Verdict::None);
     }
 
     #[test]

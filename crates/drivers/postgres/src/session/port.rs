@@ -120,7 +120,9 @@ impl Connection for Session {
             return Box::pin(std::future::ready(Err(problem)));
         }
         within!(self, async {
-            self.command(&begin_text(begin), Phase::Control).await?;
+            let writes = begin.access == Access::ReadWrite;
+            self.command(&begin_text(begin), Phase::Begin { writes })
+                .await?;
             self.in_transaction = true;
             Ok(())
         })

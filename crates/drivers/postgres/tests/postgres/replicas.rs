@@ -1,7 +1,7 @@
 //! Roles and positions of a primary and its replica.
 
-use mainstay_engine::Category;
-use mainstay_sql::{Access, Connection, Driver, Position, Value};
+use mainstay_engine::{Category, Sent};
+use mainstay_sql::{Access, Begin, Connection, Driver, Isolation, Position, Value};
 use mainstay_testkit::postgres::{PostgresCluster, PostgresOptions, PostgresServer};
 
 use super::failures::state;
@@ -112,6 +112,23 @@ async fn a_replica_refuses_writes_gives_way_to_replay_and_can_be_reset() {
         (state(&error), error.detail().verdict),
         ("25006", mainstay_sql::Verdict::ReadOnly)
     );
+    for isolation in [Isolation::Default, Isolation::Serializable] {
+        let begin = Begin {
+            isolation,
+            ..Begin::default()
+        };
+        let error = replica.begin(&begin).await.unwrap_err();
+        assert_eq!(
+            (state(&error), error.detail().verdict, error.sent()),
+            (
+                "0A000",
+                mainstay_sql::Verdict::ReadOnly,
+                Sent::YesUnprocessed
+            ),
+            "{error}"
+        );
+        replica.clean_up().await.unwrap();
+    }
 
     let backend = pid(&mut replica).await;
     let (result, ()) = tokio::join!(
