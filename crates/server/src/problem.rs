@@ -157,6 +157,17 @@ impl Problem {
         problem
     }
 
+    /// It is about the answer alone: the statement that it belongs to was carried out.
+    #[must_use]
+    pub fn carried_out(mut self) -> Self {
+        self.parts.sent = Sent::Maybe;
+        let hint = self.parts.hint.unwrap_or_default();
+        self.parts.hint = Some(format!(
+            "the statement was carried out, only its answer is too large; {hint}"
+        ));
+        self
+    }
+
     /// Adds a member of its own, such as a line number.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
@@ -169,6 +180,11 @@ impl Problem {
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.parts.retry_after = Some(after.as_secs_f64());
         self
+    }
+
+    /// Whether what was asked for may have taken effect.
+    pub fn sent(&self) -> Sent {
+        self.parts.sent
     }
 
     /// Its stable code.

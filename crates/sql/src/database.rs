@@ -248,11 +248,14 @@ impl Answer {
         if rows <= 1 && (columns <= 1 || rows == 0) {
             return Ok(());
         }
-        Err(SqlError::caller(
+        let mut error = SqlError::caller(
             Code::BadRequest,
             format!("scalar gives one value, but the answer has {rows} rows of {columns} columns"),
-            "use query, or make the statement give one row and one column",
-        ))
+            "if it changes something, that was carried out; use query, or make the statement give one row and one column",
+        );
+        // The statement ran: only its answer was refused.
+        error.detail_mut().failure.sent = Sent::Maybe;
+        Err(error)
     }
 }
 

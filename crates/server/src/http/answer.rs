@@ -39,8 +39,11 @@ pub(super) fn respond(answer: &Answer, shape: Shape<'_>, max: u64) -> Result<Res
         buffer: Vec::with_capacity(guess.min(max)),
         max,
     };
-    writer.answer(answer, shape)?;
-    Ok(json(writer.buffer))
+    match (writer.answer(answer, shape), shape) {
+        (Ok(()), _) => Ok(json(writer.buffer)),
+        (Err(problem), Shape::Change | Shape::Script) => Err(problem.carried_out()),
+        (Err(problem), Shape::Rows(_) | Shape::Scalar) => Err(problem),
+    }
 }
 
 /// A body that is JSON already.
@@ -246,7 +249,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use mainstay_engine::CorrelationId;
+    use mainstay_engine::{CorrelationId, Sent};
     use mainstay_sql::{ColumnType, Decimal};
 
     use super::*;
@@ -333,5 +336,14 @@ mod tests {
         let rows = vec![vec![Value::Text("x".repeat(100)), Value::Null]; 10];
         let refused = respond(&answer(rows), Shape::Rows(None), 500).unwrap_err();
         assert_eq!(refused.code(), "answer_too_large");
+        assert_eq!(refused.sent(), Sent::No);
+    }
+
+    #[test]
+    fn an_answer_of_a_change_that_is_too_large_says_that_the_change_was_carried_out() {
+        let rows = vec![vec![Value::Text("x".repeat(100)), Value::Null]; 10];
+        let refused = respond(&answer(rows), Shape::Change, 500).unwrap_err();
+        assert_eq!(refused.code(), "answer_too_large");
+        assert_eq!(refused.sent(), Sent::Maybe);
     }
 }

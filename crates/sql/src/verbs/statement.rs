@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{Name, Safety};
+use mainstay_engine::{Name, Safety, Sent};
 
 use crate::catalog::{Describe, Description};
 use crate::database::{Access, Answer, CacheUse, Database, Options, Request, Scope, Work};
@@ -137,9 +137,16 @@ pub(super) async fn scalar<D: Database + ?Sized>(
     params: Vec<Value>,
     options: Options,
 ) -> Result<Answer, SqlError> {
+    let declared = options.safety;
     let answer = run(database, "scalar", sql, params, options).await?;
-    answer.check_scalar()?;
-    Ok(answer)
+    let Err(mut error) = answer.check_scalar() else {
+        return Ok(answer);
+    };
+    let safety = declared.unwrap_or_else(|| database.schema().classify(sql).safety);
+    if safety.is_read() {
+        error.detail_mut().failure.sent = Sent::YesUnprocessed;
+    }
+    Err(error)
 }
 
 pub(super) async fn stream<D: Database + ?Sized>(

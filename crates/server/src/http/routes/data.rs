@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use mainstay_engine::Safety;
 use mainstay_sql::verbs::{Change, Verbs};
-use mainstay_sql::{Answer, Database, Find, Options, split_script};
+use mainstay_sql::{Answer, Database, Find, Options, Schema, split_script};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
@@ -51,8 +51,11 @@ pub(super) async fn query(
 ) -> Answered {
     refuse_lines(&headers)?;
     let (sql, params, options) = statement(body, &place, &caller, &app)?;
-    let answer = place.served.proxy().query(&sql, params, options).await?;
+    let proxy = place.served.proxy();
+    let declared = options.safety;
+    let answer = proxy.query(&sql, params, options).await?;
     respond(&answer, Shape::Rows(None), app.settings().answer_max)
+        .map_err(|problem| unless_read(problem, declared, &sql, proxy.schema()))
 }
 
 pub(super) async fn scalar(
@@ -63,8 +66,24 @@ pub(super) async fn scalar(
 ) -> Answered {
     let (sql, params, options) = statement(body, &place, &caller, &app)?;
     let proxy = place.served.proxy();
+    let declared = options.safety;
     let answer = proxy.scalar_answer(&sql, params, options).await?;
     respond(&answer, Shape::Scalar, app.settings().answer_max)
+        .map_err(|problem| unless_read(problem, declared, &sql, proxy.schema()))
+}
+
+/// A problem with the answer of a statement that ran.
+pub(super) fn unless_read(
+    problem: Problem,
+    declared: Option<Safety>,
+    sql: &str,
+    schema: &Schema,
+) -> Problem {
+    let safety = declared.unwrap_or_else(|| schema.classify(sql).safety);
+    match safety.is_read() {
+        true => problem,
+        false => problem.carried_out(),
+    }
 }
 
 pub(super) async fn execute(
