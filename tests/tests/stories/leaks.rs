@@ -297,7 +297,8 @@ async fn cancel_late<S: Tells>() {
     println!("{races} races, {calls} bystanders' calls, {stats:?}");
     assert_eq!(*bystanders.hit.lock(), Vec::<String>::new());
     assert!(
-        stats.cleanups > races / 10,
+        // A loaded machine leaves fewer statements under way when their callers leave.
+        stats.cleanups > races / 20,
         "hardly anything was cancelled: {stats:?}"
     );
     lone::wait_without_transactions(&server).await;

@@ -456,6 +456,40 @@ async fn bodies_and_answers_beyond_their_limits_are_refused() {
     rig.end().await;
 }
 
+/// Whoever trusts `sent` writes again after a "no".
+#[tokio::test]
+async fn a_write_whose_answer_is_refused_never_says_that_nothing_was_done() {
+    let rig = Rig::with("answer_max = \"2KiB\"\n", "").await;
+    let client = &rig.client;
+    let text = "INSERT INTO t (name) VALUES ('x') RETURNING hex(zeroblob(5000))";
+    for verb in ["execute", "query", "scalar"] {
+        let refused = client.verb(verb, json!({"sql": text})).await;
+        let refused = refused.bad(413, "answer_too_large");
+        assert_eq!(refused["sent"], "maybe", "{verb}: {refused}");
+    }
+    let two = "INSERT INTO t (name) VALUES ('x') RETURNING id, name";
+    let refused = client.verb("scalar", json!({"sql": two})).await;
+    let refused = refused.bad(400, "bad_request");
+    assert_eq!(refused["sent"], "maybe", "{refused}");
+
+    let begun = client.verb("transactions", json!({})).await.good();
+    let id = begun["transaction"].as_str().unwrap();
+    for what in ["query", "execute"] {
+        let path = format!("/v1/sources/s/transactions/{id}/{what}");
+        let refused = client.post(&path, json!({"sql": text})).await;
+        let refused = refused.bad(413, "answer_too_large");
+        assert_eq!(refused["sent"], "maybe", "{what}: {refused}");
+    }
+    let path = format!("/v1/sources/s/transactions/{id}/commit");
+    client.post(&path, json!({})).await.good();
+    assert_eq!(rig.count().await, 6);
+
+    let read = json!({"sql": "SELECT hex(zeroblob(5000))"});
+    let refused = client.verb("query", read).await;
+    assert_ne!(refused.bad(413, "answer_too_large")["sent"], "maybe");
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn slow_clients_are_cut_and_too_many_are_told() {
     let limits = "header_timeout = \"300ms\"\nrequest_timeout = \"300ms\"\nconnections_max = 2\n";

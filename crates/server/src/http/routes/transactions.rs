@@ -83,7 +83,8 @@ pub(super) async fn query(
     Body(body): Body<StatementBody>,
 ) -> Answered {
     let answer = run(&app, &place, &caller, "query", body).await?;
-    respond(&answer, Shape::Rows(None), app.settings().answer_max)
+    // What looks like a read may write here, where nothing stands behind it.
+    respond(&answer, Shape::Rows(None), app.settings().answer_max).map_err(Problem::carried_out)
 }
 
 pub(super) async fn execute(
