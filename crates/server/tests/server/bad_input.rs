@@ -461,13 +461,13 @@ async fn bodies_and_answers_beyond_their_limits_are_refused() {
 async fn a_write_whose_answer_is_refused_never_says_that_nothing_was_done() {
     let rig = Rig::with("answer_max = \"2KiB\"\n", "").await;
     let client = &rig.client;
-    let text = "INSERT INTO t (name) VALUES ('x') RETURNING hex(zeroblob(5000))";
+    let text = "INSERT INTO t (name) VALUES (hex(randomblob(8))) RETURNING hex(zeroblob(5000))";
     for verb in ["execute", "query", "scalar"] {
         let refused = client.verb(verb, json!({"sql": text})).await;
         let refused = refused.bad(413, "answer_too_large");
         assert_eq!(refused["sent"], "maybe", "{verb}: {refused}");
     }
-    let two = "INSERT INTO t (name) VALUES ('x') RETURNING id, name";
+    let two = "INSERT INTO t (name) VALUES (hex(randomblob(8))) RETURNING id, name";
     let refused = client.verb("scalar", json!({"sql": two})).await;
     let refused = refused.bad(400, "bad_request");
     assert_eq!(refused["sent"], "maybe", "{refused}");

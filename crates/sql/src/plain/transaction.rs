@@ -222,7 +222,10 @@ impl PlainTransaction {
     fn inside(&self, mut error: SqlError) -> SqlError {
         let is_lost = self.standing == Standing::Lost;
         let detail = error.detail_mut();
-        if detail.failure.sent == Sent::Maybe && self.plain.shared.dialect != Dialect::MySql {
+        // What ran and whose answer alone was refused is committed with the rest.
+        let has_run = detail.code == Code::AnswerTooLarge;
+        let is_proven = !has_run && self.plain.shared.dialect != Dialect::MySql;
+        if detail.failure.sent == Sent::Maybe && is_proven {
             detail.failure.sent = Sent::YesUnprocessed;
         }
         if is_lost && detail.code != Code::OutcomeUnknown {
