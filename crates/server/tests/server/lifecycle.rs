@@ -118,15 +118,12 @@ async fn a_wrong_configuration_folder_or_port_is_told_at_the_start() {
     std::fs::remove_file(folder.path().join("data")).unwrap();
 
     let option = good.replace("create =", "craete =");
-    let wrong = Rig::from(folder.clone(), option)
-        .await
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        wrong.contains("craete") && wrong.contains("create"),
-        "{wrong}"
-    );
+    let wrong = Rig::from(folder.clone(), option).await.err().unwrap();
+    let StartError::Configuration(problems) = wrong else {
+        panic!("{wrong:?}");
+    };
+    let told = problems.iter().map(ToString::to_string).collect::<String>();
+    assert!(told.contains("craete") && told.contains("create"), "{told}");
 
     let rig = Rig::from(folder.clone(), good.clone()).await.unwrap();
     rig.make_table().await;
