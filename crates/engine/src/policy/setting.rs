@@ -8,7 +8,7 @@ use super::settings::Jitter;
 /// A value of a key, without any file format.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setting {
-    /// The key's word for "no limit" or "not at all", see [`Kind`].
+    /// The key's word for "no limit" or "not at all", see [`Key::off`](super::Key::off).
     Off,
     /// yes or no
     Bool(bool),
