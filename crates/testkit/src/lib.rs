@@ -17,6 +17,9 @@ mod process;
 pub mod scripted;
 mod supervisor;
 mod tls;
+mod until;
+
+pub use until::until;
 
 /// How many cases a seeded test runs: `short` by default, `long` where `scripts/test --long` asks
 /// for its full length.

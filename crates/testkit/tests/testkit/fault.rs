@@ -355,7 +355,10 @@ async fn a_cancel_request_passes() {
     let sleep = session.query("SELECT pg_sleep(30)", &[]);
     let cancel = async {
         let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        while server.value(running).await.unwrap() == "0" {}
+        mainstay_testkit::until("the statement runs", async || {
+            server.value(running).await.unwrap() != "0"
+        })
+        .await;
         token.cancel_query(tokio_postgres::NoTls).await.unwrap();
     };
     let (slept, ()) = timeout(SOON, async { tokio::join!(sleep, cancel) })

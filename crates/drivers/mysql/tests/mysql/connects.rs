@@ -122,9 +122,10 @@ async fn too_many_connections_are_saturation() {
     );
     drop(held);
     let limit = "ALTER USER 'app'@'127.0.0.1' WITH MAX_USER_CONNECTIONS 1";
-    while place.server.sql(limit).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    mainstay_testkit::until("a session is free", async || {
+        place.server.sql(limit).await.is_ok()
+    })
+    .await;
     let first = place.driver().connect(Access::ReadOnly).await;
     let error = refused(place.settings.clone()).await;
     assert_eq!(

@@ -137,9 +137,10 @@ async fn a_replica_refuses_writes_gives_way_to_replay_and_can_be_reset() {
             let sleeps = format!(
                 "SELECT count(*) FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'PgSleep'"
             );
-            while cluster.node(1).value(&sleeps).await.unwrap() != "1" {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-            }
+            mainstay_testkit::until("the read sleeps", async || {
+                cluster.node(1).value(&sleeps).await.unwrap() == "1"
+            })
+            .await;
             rows(&mut primary, "TRUNCATE t").await;
         }
     );

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use mainstay_engine::Sent;
 use mainstay_sql::{Access, Begin, Code, Isolation, Value, Verdict};
+use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
 
 use super::failures::state;
 use super::place::{Place, pid, rows, run, server, text, value, wait_until};
@@ -159,32 +160,20 @@ async fn a_begin_dropped_at_any_moment_leaves_no_open_transaction() {
 
 #[tokio::test]
 async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_unknown() {
-    let options = mainstay_testkit::postgres::PostgresOptions::new();
-    let server = mainstay_testkit::postgres::PostgresServer::start(options)
-        .await
-        .unwrap();
+    let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
     let driver = super::place::driver(super::place::settings(&server));
     let mut session = mainstay_sql::Driver::connect(&driver, Access::ReadWrite)
         .await
         .unwrap();
     rows(&mut session, "CREATE TABLE t (a int4)").await;
+    rows(&mut session, "CREATE TABLE probes (a int4)").await;
     let backend = pid(&mut session).await;
     server
         .set("synchronous_standby_names", "nobody")
         .await
         .unwrap();
-    let cancel = async {
-        let waits = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'SyncRep'"
-        );
-        while server.value(&waits).await.unwrap() != "1" {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-        server
-            .sql(&format!("SELECT pg_cancel_backend({backend})"))
-            .await
-            .unwrap();
-    };
+    wait_until_commits_wait(&server).await;
+    let cancel = cancel_the_wait(&server, backend);
     let (result, ()) = tokio::join!(run(&mut session, "INSERT INTO t VALUES (1)", &[]), cancel);
     let error = result.unwrap_err();
     assert_eq!(
@@ -193,18 +182,7 @@ async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_unknown() {
     );
     session.begin(&Begin::default()).await.unwrap();
     rows(&mut session, "INSERT INTO t VALUES (2)").await;
-    let cancel = async {
-        let waits = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'SyncRep'"
-        );
-        while server.value(&waits).await.unwrap() != "1" {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
-        server
-            .sql(&format!("SELECT pg_cancel_backend({backend})"))
-            .await
-            .unwrap();
-    };
+    let cancel = cancel_the_wait(&server, backend);
     let (result, ()) = tokio::join!(session.commit(&|| {}), cancel);
     let error = result.unwrap_err();
     assert_eq!(
@@ -225,6 +203,29 @@ async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_unknown() {
             .unwrap()
             .lacks_sync_standby
     );
+}
+
+/// A new setting takes effect when the process that publishes it to all others looks: until then
+/// commits return at once.
+async fn wait_until_commits_wait(server: &PostgresServer) {
+    mainstay_testkit::until("commits wait for a standby", async || {
+        let probe = server.sql("INSERT INTO probes VALUES (1)");
+        let limit = std::time::Duration::from_millis(200);
+        tokio::time::timeout(limit, probe).await.is_err()
+    })
+    .await;
+}
+
+async fn cancel_the_wait(server: &PostgresServer, backend: i64) {
+    let waits = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'SyncRep'"
+    );
+    mainstay_testkit::until("the commit waits for a standby", async || {
+        server.value(&waits).await.unwrap() == "1"
+    })
+    .await;
+    let cancel = format!("SELECT pg_cancel_backend({backend})");
+    server.sql(&cancel).await.unwrap();
 }
 
 #[tokio::test]
