@@ -32,9 +32,23 @@ need_rust() {
         PATH="$HOME/.cargo/bin:$PATH"
     fi
     if ! command -v cargo >/dev/null; then
-        echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs" >&2
+        echo "cargo is missing: install Rust $(need_rust_version) or later from https://rustup.rs" >&2
         exit 1
     fi
+    local wanted given
+    wanted=$(need_rust_version)
+    given=$(cargo --version | awk '{print $2}')
+    # In the order of versions the older of the two comes first.
+    if [ "$(printf '%s\n' "$wanted" "${given%%-*}" | sort -V | head -n 1)" != "$wanted" ]; then
+        echo "Rust $given is too old, $wanted or later is needed: run rustup update stable," \
+            "or install it from https://rustup.rs" >&2
+        exit 1
+    fi
+}
+
+# What Cargo.toml asks for.
+need_rust_version() {
+    sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml" | head -n 1
 }
 
 # SQLite and the TLS library are compiled from C.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use files::missing_files;
+pub(crate) use walk::TABLES_LATER;
 
 use crate::connection::Held;
 use crate::environment::Flag;

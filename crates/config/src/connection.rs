@@ -151,6 +151,8 @@ pub(crate) struct Given {
     pub(crate) value: Held,
     pub(crate) mark: Mark,
     pub(crate) path: String,
+    /// It comes from where secrets are kept, so that no message may show it.
+    pub(crate) is_secret: bool,
 }
 
 /// The strongest value of each key over all layers, weakest first, with its layer.

@@ -19,7 +19,7 @@ pub(crate) use layered::Layered;
 pub(crate) const PRESET: Preset = Preset::Balanced;
 
 /// Groups and keys of later versions, so that they are not taken for slips of the keyboard.
-const LATER: &[&str] = &[
+pub(crate) const LATER: &[&str] = &[
     "cache",
     "hedge",
     "ejection",

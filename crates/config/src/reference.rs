@@ -22,7 +22,7 @@ key `server.listen`: steps of the path between double underscores, in any case.
 
 Durations and sizes are written with units: `\"500ms\"`, `\"2s\"`, `\"5min\"`, `\"1h\"`, `\"64MiB\"`. Secrets are
 references: `\"env:NAME\"`, `\"file:PATH\"`. Keys that are planned for a later version
-are refused and say so; any other unknown key is an error too.
+are [refused by name](#keys-of-later-versions); any other unknown key is an error too.
 
 Policy and connection keys come in layers, weakest first: default, preset, `[policy]` and
 `[connection]`, `[data.policy]` and `[data.connection]`, the source, the endpoint. A key in `[policy]`
@@ -35,7 +35,7 @@ const ENDPOINT: &str = "
 | key | example | what it is |
 |---|---|---|
 | `role` | `\"primary\"` | primary, replica or standby; without it the server says (PostgreSQL, MySQL, MariaDB), or the only endpoint is the primary |
-| `weight` | `2` | its share of the calls beside the others; default 1 |
+| `weight` | `2` | its share of the calls beside the others, from 0.001 to 1000000; default 1 |
 | `preset` | `\"balanced\"` | what the policy of this endpoint starts from |
 
 An endpoint may also have a `policy` of its own and every connection key below.
@@ -70,7 +70,34 @@ pub fn reference_text() -> String {
     options(&mut text);
     policy(&mut text);
     presets(&mut text);
+    later(&mut text);
     text
+}
+
+/// What is known by name and refused.
+fn later(text: &mut String) {
+    text.push_str(
+        "\n## Keys of later versions\n\nRefused by name, so that nothing that is written is without effect.\n\n| where | what |\n|---|---|\n",
+    );
+    let words = scalar::LATER.iter();
+    let words = words.map(|(key, word)| format!("`{key} = \"{word}\"`"));
+    let words: Vec<String> = words
+        .chain(["`promotion = \"command\"`".to_owned()])
+        .collect();
+    let all = |names: &[&str]| -> String {
+        let names: Vec<String> = names.iter().map(|name| code(name)).collect();
+        names.join(", ")
+    };
+    for (place, names) in [
+        ("tables", all(crate::configuration::TABLES_LATER)),
+        ("`[server]`", all(crate::server::LATER)),
+        ("a source", all(crate::source::LATER)),
+        ("`[policy]`", all(crate::policy::LATER)),
+        ("values", words.join(", ")),
+        ("drivers", all(crate::source::DRIVERS_LATER)),
+    ] {
+        row(text, &[place, &names]);
+    }
 }
 
 /// What each driver takes in `options`.
@@ -89,8 +116,9 @@ fn options(text: &mut String) {
         for option in driver.options() {
             let values = match option.kind {
                 OptionKind::Flag => "true, false",
-                OptionKind::Millis => "milliseconds",
-                OptionKind::Count => "a whole number from 1",
+                OptionKind::Millis => "milliseconds from 0 to 3600000",
+                OptionKind::Count => "a whole number from 1 to 1000000",
+                OptionKind::Bytes => "a whole number from 1024 to 1000000000",
                 OptionKind::Id => "a whole number",
                 OptionKind::Text => "text",
             };
@@ -152,6 +180,10 @@ fn values(key: &Key) -> String {
         Kind::Choice(words) => scalar::current(words).join(", "),
         Kind::Text => "text".to_owned(),
         Kind::List => "a list of texts".to_owned(),
+    };
+    let kind = match key.bounds() {
+        Some(bounds) => format!("{kind}, {bounds}"),
+        None => kind,
     };
     match key.off {
         Some(off) => format!("{kind}, or `{off}`"),

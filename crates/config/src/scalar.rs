@@ -13,7 +13,7 @@ use crate::tree::{Node, Value, value_alone};
 const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Values that a later version reads, so that they are not taken for slips of the keyboard.
-const LATER: &[(&str, &str)] = &[
+pub(crate) const LATER: &[(&str, &str)] = &[
     ("circuit.mode", "three_state"),
     ("route.strategy", "consistent_hash"),
 ];
@@ -185,6 +185,18 @@ fn item(node: &Node) -> Result<String, Wrong> {
     match &node.value {
         Value::Integer(code) => Ok(code.to_string()),
         _ => text(node),
+    }
+}
+
+/// The value, if it lies within these bounds, which the hint names.
+pub(crate) fn within<T: PartialOrd + std::fmt::Debug>(
+    value: T,
+    bounds: std::ops::RangeInclusive<T>,
+    hint: &str,
+) -> Result<T, Wrong> {
+    match bounds.contains(&value) {
+        true => Ok(value),
+        false => Err(Wrong::new(format!("{value:?} is out of bounds")).hint(hint)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::problem::{Findings, Wrong};
-use crate::scalar;
+use crate::scalar::{self, within};
 use crate::tree::{Node, Table, join};
 
 /// Settings of the program.
@@ -133,7 +133,7 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
 ];
 
 /// Keys of later versions, so that they are not taken for slips of the keyboard.
-const LATER: &[&str] = &["keys", "tls", "store"];
+pub(crate) const LATER: &[&str] = &["keys", "tls", "store"];
 
 impl ServerSettings {
     pub(crate) fn read(table: &Table, findings: &mut Findings) -> Self {
@@ -186,25 +186,31 @@ fn folder(node: &Node) -> Result<PathBuf, Wrong> {
     Ok(PathBuf::from(text))
 }
 
+/// From 10 ms, below which no client gets through, to a day.
 fn time(node: &Node) -> Result<Duration, Wrong> {
+    let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
     match scalar::time(node)? {
-        Duration::ZERO => Err("0 would end everything before it began".into()),
-        time => Ok(time),
+        Duration::ZERO => {
+            Err(Wrong::new("0 would end everything before it began").hint("from 10ms to 24h"))
+        }
+        time => within(time, least..=most, "from 10ms to 24h"),
     }
 }
 
+/// A kilobyte holds the smallest useful body; a larger one than a gigabyte does not fit the memory of
+/// several clients.
 fn size(node: &Node) -> Result<u64, Wrong> {
     match scalar::size(node)? {
-        0 => Err("0 would admit nothing".into()),
-        size => Ok(size),
+        0 => Err(Wrong::new("0 would admit nothing").hint("from 1KiB to 1GiB")),
+        size => within(size, 1 << 10..=1 << 30, "from 1KiB to 1GiB"),
     }
 }
 
 fn count(node: &Node) -> Result<u32, Wrong> {
-    let count = scalar::count(node)?;
-    match u32::try_from(count) {
-        Ok(0) => Err("0 would admit nothing".into()),
-        Ok(count) => Ok(count),
-        Err(_) => Err(format!("{count} is above {}", u32::MAX).into()),
-    }
+    let hint = "from 1 to 1000000";
+    let count = match scalar::count(node)? {
+        0 => Err(Wrong::new("0 would admit nothing").hint(hint)),
+        count => within(count, 1..=1_000_000, hint),
+    }?;
+    u32::try_from(count).map_err(|_| Wrong::new(format!("{count} is out of bounds")).hint(hint))
 }

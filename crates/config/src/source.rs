@@ -18,7 +18,7 @@ use crate::suggestion;
 use crate::words::words;
 
 pub(crate) use assembly::{Parts, Shared, assemble};
-pub(crate) use draft::{EndpointDraft, SOURCE_KEYS, SourceDraft, table};
+pub(crate) use draft::{EndpointDraft, LATER, SOURCE_KEYS, SourceDraft, table};
 pub use options::{DriverOption, OptionKind};
 
 words! {
@@ -34,7 +34,7 @@ words! {
 }
 
 /// Families that have no driver in this version.
-const DRIVERS_LATER: &[&str] = &["sqlserver", "mssql"];
+pub(crate) const DRIVERS_LATER: &[&str] = &["sqlserver", "mssql"];
 
 impl Driver {
     /// The port that its servers have been given; `None`: it has no servers.

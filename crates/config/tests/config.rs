@@ -1,6 +1,7 @@
 //! Configuration from outside: texts in, settings and problems out.
 
 mod config {
+    mod bounds;
     mod checks;
     mod environment;
     mod formats;

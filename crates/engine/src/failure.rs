@@ -59,6 +59,8 @@ named! {
 named! {
     /// How heavily a failure weighs on a circuit.
     Severity {
+        /// Weight 0: it hinders a part of the work, such as writes to a full disk, and the rest goes on.
+        None = "none",
         /// Weight 1.
         Low = "low",
         /// Weight 1.
@@ -241,6 +243,7 @@ impl Failure {
             return 0;
         }
         match self.severity {
+            Severity::None => 0,
             Severity::Low | Severity::Medium => 1,
             Severity::High => 2,
             Severity::Critical => threshold.max(1),

@@ -4,6 +4,7 @@
 //! problem at once. The engine takes only a [`Policy`]. [`KEYS`] lists every setting by the path it has
 //! in files, in `explain` and in the admin API, so that a key exists in exactly one place.
 
+mod bounds;
 mod keys;
 mod preset;
 mod problems;
@@ -14,6 +15,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use bounds::{Bounds, Range};
 pub use keys::{KEYS, Key, Kind, key};
 pub use preset::Preset;
 pub use setting::Setting;

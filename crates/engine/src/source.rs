@@ -24,7 +24,7 @@ use tokio::time::Instant;
 pub use account::{Account, Counts, Ended, SourceCounts};
 pub use call::{Done, Leased, Route};
 pub use candidates::{Filter, Need};
-pub use control::{ControlError, EndpointSpec};
+pub use control::{ControlError, EndpointSpec, WEIGHT_MAX, WEIGHT_MIN, check_weight};
 pub(crate) use held::HeldSnapshot;
 pub use status::EndpointStatus;
 

@@ -7,7 +7,9 @@ mod caller;
 mod change;
 mod connection;
 mod paced;
+mod phase;
 mod routes;
+mod unique;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -136,9 +138,14 @@ pub struct Running {
 
 /// How a shutdown went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ended {
     /// Whether all work in flight ended by itself and the audit trail is written.
     pub drained: bool,
+    /// Transactions that were open and are rolled back.
+    pub transactions: usize,
+    /// Requests that were not answered in time and were cut.
+    pub requests: usize,
     /// Tasks that were still running; 0 unless something does not end when told to.
     pub left: usize,
 }
@@ -172,12 +179,18 @@ impl Running {
         let left = || end.saturating_duration_since(Instant::now());
         self.stopping.cancel();
         let finished = self.connections.idle(limit).await;
+        let requests = self.connections.running();
         let cut = self.connections.shutdown(BACKGROUND_MAX).await;
-        self.app.transactions().end_all();
+        let transactions = self.app.transactions().end_all();
+        if requests > 0 || transactions > 0 {
+            tracing::warn!(requests, transactions, "cut at the end");
+        }
         let drained = self.app.sources().close(left()).await;
         let running = self.background.shutdown(BACKGROUND_MAX).await;
         Ended {
             drained: finished && drained,
+            transactions,
+            requests,
             left: cut + running,
         }
     }

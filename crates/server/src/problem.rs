@@ -47,6 +47,8 @@ const CODES: &[Row] = &[
     ),
     ("policy_refused", 422, "The settings make no sense"),
     ("body_too_large", 413, "The body is too large"),
+    ("head_too_large", 431, "The head is too large"),
+    ("unsupported_encoding", 415, "The body is encoded"),
     ("answer_too_large", 413, "The answer is too large"),
     ("not_authenticated", 401, "Not authenticated"),
     ("not_allowed", 403, "Not allowed"),
@@ -192,8 +194,37 @@ impl Problem {
         self.parts.code
     }
 
+    /// The document as a whole answer of HTTP/1.1 that ends its connection, with its status.
+    pub(crate) fn alone(self, id: CorrelationId) -> (u16, Vec<u8>) {
+        let (status, wait, body) = self.written(id);
+        let mut answer = format!("HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\n");
+        if let Some(seconds) = wait {
+            answer.push_str(&format!("retry-after: {seconds}\r\n"));
+        }
+        answer.push_str(&format!(
+            "x-correlation-id: {id}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        ));
+        let mut bytes = answer.into_bytes();
+        bytes.extend_from_slice(&body);
+        (status.as_u16(), bytes)
+    }
+
     /// The document with its headers.
-    pub(crate) fn render(mut self, correlation_id: CorrelationId) -> Response {
+    pub(crate) fn render(self, correlation_id: CorrelationId) -> Response {
+        let (status, wait, body) = self.written(correlation_id);
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        if let Some(seconds) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    /// Status, whole seconds to wait (never too few) and the document.
+    fn written(mut self, correlation_id: CorrelationId) -> (StatusCode, Option<u64>, Vec<u8>) {
         let parts = &mut self.parts;
         parts
             .correlation_id
@@ -205,16 +236,9 @@ impl Problem {
             StatusCode::from_u16(parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Numbers and text only: nothing in it can fail to be written.
         let body = serde_json::to_vec(&parts).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        let json = HeaderValue::from_static("application/problem+json");
-        headers.insert(header::CONTENT_TYPE, json);
-        if let Some(after) = parts.retry_after {
-            // Whole seconds, never too few.
-            let seconds = after.ceil().clamp(1.0, 86_400.0) as u64;
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
+        let wait = parts.retry_after;
+        let wait = wait.map(|after| after.ceil().clamp(1.0, 86_400.0) as u64);
+        (status, wait, body)
     }
 }
 
@@ -225,7 +249,7 @@ impl From<SqlError> for Problem {
         let (code, status, title) = *row(detail.code.as_str());
         let mut place = serde_json::Map::new();
         for (kind, name) in &detail.place {
-            place.insert((*kind).to_owned(), name.clone().into());
+            name_place(&mut place, kind, name);
         }
         if let Some(code) = &failure.code {
             place.insert("back_end_code".to_owned(), code.as_ref().into());
@@ -252,6 +276,15 @@ impl From<SqlError> for Problem {
             }),
         }
     }
+}
+
+/// Adds what the database named. A member is one text, whatever number of columns a constraint has.
+fn name_place(place: &mut serde_json::Map<String, serde_json::Value>, kind: &str, name: &str) {
+    let named = match place.get(kind).and_then(|known| known.as_str()) {
+        Some(known) => format!("{known}, {name}"),
+        None => name.to_owned(),
+    };
+    place.insert(kind.to_owned(), named.into());
 }
 
 /// A refusal's message ends in what to do, behind its last semicolon.
@@ -316,6 +349,20 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), CODES.len());
+    }
+
+    #[test]
+    fn a_member_is_one_text_also_where_several_columns_are_named() {
+        use mainstay_engine::{Category, Failure};
+        use mainstay_sql::Code;
+        let failure = Failure::new(Category::Persistent, "UNIQUE constraint failed: t.a, t.b");
+        let error = SqlError::new(Code::Constraint, failure);
+        let error = error
+            .place("column", "a".to_owned())
+            .place("column", "b".to_owned());
+        let (_, _, body) = Problem::from(error).written(CorrelationId(1));
+        let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(document["column"], "a, b");
     }
 
     #[test]

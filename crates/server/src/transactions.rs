@@ -122,10 +122,10 @@ impl Transactions {
         drop(gone);
     }
 
-    /// Ends all of them.
-    pub(crate) fn end_all(&self) {
+    /// Ends all of them. Returns how many there were.
+    pub(crate) fn end_all(&self) -> usize {
         let gone = std::mem::take(&mut *self.open.lock());
-        drop(gone);
+        gone.len()
     }
 
     /// How many of a source are open.

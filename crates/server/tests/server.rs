@@ -12,5 +12,7 @@ mod server {
     mod observing;
     mod postgres;
     mod rig;
+    mod stress;
     mod transactions;
+    mod wire;
 }

@@ -22,6 +22,13 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Where it connects to, for readers, without secrets.
     fn address(&self) -> String;
+
+    /// Whether every endpoint of the source works on one store in this very process. A statement that
+    /// takes too long here takes as long at the others, and says nothing about the endpoint: it is not
+    /// tried again and weighs on no circuit. Default: no.
+    fn has_one_store(&self) -> bool {
+        false
+    }
 }
 
 /// Tells the server to stop what a connection is doing. Made before the work, used beside it.

@@ -128,7 +128,7 @@ impl AnswerMax {
         let mut error = SqlError::caller(
             Code::AnswerTooLarge,
             format!("the answer has more than {limit}"),
-            "ask for less, or stream it (over HTTP: Accept: application/x-ndjson)",
+            "ask for fewer rows or smaller values; the library can stream it",
         );
         // The statement ran: only its answer was refused.
         error.detail_mut().failure.sent = Sent::Maybe;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mainstay_engine::pool::{Pool, PoolError, PoolStats};
-use mainstay_engine::{Attempt, Category, Chance, Failure, Policy, Sent, tasks::Tasks};
+use mainstay_engine::{Attempt, Blame, Category, Chance, Failure, Policy, Sent, tasks::Tasks};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -53,6 +53,8 @@ struct Shared {
     limits: Arc<ArcSwap<Limits>>,
     schema: Schema,
     dialect: Dialect,
+    /// See [`Driver::has_one_store`].
+    has_one_store: bool,
     /// The connection of health checks; taken out while one is under way.
     prober: Mutex<Option<Box<dyn Connection>>>,
 }
@@ -61,6 +63,7 @@ impl Plain {
     /// An endpoint with no connections yet; the first call opens one. Clean-ups run in `tasks`.
     pub fn new(driver: Arc<dyn Driver>, policy: &Policy, tasks: Tasks, chance: Chance) -> Plain {
         let dialect = driver.dialect();
+        let has_one_store = driver.has_one_store();
         let limits = Arc::new(ArcSwap::from_pointee(Limits::of(policy)));
         let sessions = Sessions::new(driver, Arc::clone(&limits));
         let schema = Schema::with_chance(dialect, chance.clone());
@@ -70,6 +73,7 @@ impl Plain {
             limits,
             schema,
             dialect,
+            has_one_store,
             prober: Mutex::new(None),
         };
         Plain {
@@ -117,6 +121,16 @@ impl Plain {
         self.shared.dialect == Dialect::Sqlite
     }
 
+    /// Where all endpoints work on one store, a statement that ran until its limit is slow by itself.
+    fn judge_slowness(&self, mut error: SqlError) -> SqlError {
+        let failure = &mut error.detail_mut().failure;
+        let ran = failure.category == Category::Timeout && failure.sent != Sent::No;
+        if ran && self.shared.has_one_store {
+            failure.blame = Blame::Caller;
+        }
+        error
+    }
+
     /// A connection, waited for and opened within the limit. Nothing was sent if there is none.
     async fn lease(
         &self,
@@ -148,7 +162,7 @@ impl Plain {
             );
             let failure = Failure::new(Category::Saturation, message)
                 .severity(mainstay_engine::Severity::Low)
-                .blame(mainstay_engine::Blame::Us)
+                .blame(Blame::Us)
                 .sent(Sent::No);
             return SqlError::new(Code::PoolTimeout, failure)
                 .hint("raise pool.active_max, or call less at once");
@@ -229,12 +243,15 @@ impl Database for Plain {
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        match &request.work {
-            Work::Statement { text, params } => {
-                Box::pin(self.run_statement(request, text, params, scope))
-            }
-            Work::Many { .. } | Work::Script { .. } => Box::pin(self.run_batch(request, scope)),
-        }
+        Box::pin(async move {
+            let answer = match &request.work {
+                Work::Statement { text, params } => {
+                    self.run_statement(request, text, params, scope).await
+                }
+                Work::Many { .. } | Work::Script { .. } => self.run_batch(request, scope).await,
+            };
+            answer.map_err(|error| self.judge_slowness(error))
+        })
     }
 
     fn lend<'a>(
@@ -243,7 +260,10 @@ impl Database for Plain {
         work: &'a dyn Borrower,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Meta, SqlError>> {
-        Box::pin(self.lend_once(loan, work, scope))
+        Box::pin(async move {
+            let lent = self.lend_once(loan, work, scope).await;
+            lent.map_err(|error| self.judge_slowness(error))
+        })
     }
 
     fn stream<'a>(
@@ -251,7 +271,10 @@ impl Database for Plain {
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<RowStream, SqlError>> {
-        Box::pin(self.open_stream(request, scope))
+        Box::pin(async move {
+            let opened = self.open_stream(request, scope).await;
+            opened.map_err(|error| self.judge_slowness(error))
+        })
     }
 
     fn begin<'a>(

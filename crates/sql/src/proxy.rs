@@ -101,6 +101,7 @@ impl DataProxy {
 pub fn control(problem: &ControlError) -> SqlError {
     let (code, hint) = match problem {
         ControlError::UnknownEndpoint { .. } => (Code::UnknownEndpoint, "use one of its endpoints"),
+        ControlError::Weight(_) => (Code::BadValue, "to take an endpoint out of use drain it"),
         ControlError::Policy(_) => (Code::PolicyRefused, "mend the settings and send them again"),
         _ => (
             Code::Conflict,

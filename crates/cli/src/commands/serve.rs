@@ -3,9 +3,10 @@
 mod greeting;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mainstay_config::Flag;
-use mainstay_server::{Running, Server, StartError};
+use mainstay_server::{Ended, Running, Server, StartError};
 
 use crate::exit::Exit;
 use crate::logs::{self, LogFormat};
@@ -79,19 +80,39 @@ async fn end(running: Running, signals: &mut Signals) -> anyhow::Result<Exit> {
     ));
     tokio::select! {
         ended = running.shutdown(limit) => {
-            if ended.drained && ended.left == 0 {
-                output::complain("mainstay: ended, nothing was left");
-                return Ok(Exit::Ok);
-            }
-            output::complain(&format!(
-                "mainstay: ended after {} s with work left; see the log for what hung, or raise server.drain_timeout",
-                limit.as_secs()
-            ));
-            Ok(Exit::Failed)
+            let (told, exit) = told(&ended, limit);
+            output::complain(&told);
+            Ok(exit)
         }
         () = signals.next() => {
             output::complain("mainstay: ended at once; work in flight was cut");
             Ok(Exit::Failed)
+        }
+    }
+}
+
+/// How it ended, and with what.
+fn told(ended: &Ended, limit: Duration) -> (String, Exit) {
+    let mut cut = Vec::new();
+    if ended.transactions > 0 {
+        let open = settings::counted(ended.transactions, "open transaction");
+        cut.push(format!("{open} rolled back"));
+    }
+    if ended.requests > 0 {
+        let requests = settings::counted(ended.requests, "request");
+        cut.push(format!("{requests} in flight cut"));
+    }
+    let cut = cut.join(", ");
+    match (ended.drained && ended.left == 0, cut.is_empty()) {
+        (true, true) => ("mainstay: ended, nothing was left".to_owned(), Exit::Ok),
+        (true, false) => (format!("mainstay: ended, {cut}"), Exit::Ok),
+        (false, _) => {
+            let cut = if cut.is_empty() { "work left" } else { &cut };
+            let limit = limit.as_secs();
+            let told = format!(
+                "mainstay: ended after {limit} s, {cut}; see the log for what hung, or raise server.drain_timeout"
+            );
+            (told, Exit::Failed)
         }
     }
 }

@@ -194,6 +194,42 @@ fn a_database_file_that_is_missing_is_a_warning_with_what_to_do() {
 }
 
 #[test]
+fn what_can_never_be_a_database_is_an_error_of_check() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("folder")).unwrap();
+    place.write(
+        "text.db",
+        "this is a text, and a longer one than the head of a database",
+    );
+    place.write("short.db", "text");
+    let mut text = String::new();
+    for (name, path) in [
+        ("a", "folder"),
+        ("b", "text.db"),
+        ("c", "short.db"),
+        ("d", "/dev/null"),
+    ] {
+        text.push_str(&format!(
+            "[sources.{name}]\ndriver = \"sqlite\"\npath = {path:?}\n[sources.{name}.endpoints.a]\n"
+        ));
+    }
+    place.write("a.toml", &text);
+    let checked = place.run(&["check", "a.toml"]);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    let lines: Vec<&str> = checked.out.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "a.toml:3:1: error: sources.a.path: folder is a folder (name a file in it, such as orders.db)",
+            "a.toml:7:1: error: sources.b.path: text.db is no SQLite database (name another file, or restore it from a backup)",
+            "a.toml:11:1: error: sources.c.path: short.db is no SQLite database (name another file, or restore it from a backup)",
+            "a.toml:15:1: error: sources.d.path: /dev/null is no file (name a file)",
+            "4 errors",
+        ]
+    );
+}
+
+#[test]
 fn an_empty_file_is_named_and_served_with_a_greeting_that_says_how_to_add_a_source() {
     let place = Place::new();
     place.write("empty.toml", "");

@@ -51,6 +51,25 @@ fn the_lines_that_serve_prints_work_as_they_are_printed() {
 }
 
 #[test]
+fn the_end_says_which_transactions_were_rolled_back() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let begin = format!(
+        "curl -sf -X POST {}/v1/sources/demo/transactions -d '{{}}'",
+        server.url
+    );
+    let begun = shell(&begin);
+    assert_eq!(begun.code, 0, "{begun:?}");
+    server.signal(Signal::SIGTERM);
+    let (code, err) = server.wait();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("mainstay: ended, 1 open transaction rolled back"),
+        "{err}"
+    );
+}
+
+#[test]
 fn what_init_writes_can_be_served_and_ctrl_c_ends_it() {
     let place = Place::new();
     assert_eq!(place.run(&["init"]).code, 0);

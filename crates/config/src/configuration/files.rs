@@ -1,13 +1,19 @@
-//! Database files that are not there. Nothing stands in the way of a start, so these are warnings.
+//! Database files that are not there, or are none. What is missing may come: those are warnings. A folder
+//! or another kind of file never becomes a database: those are errors.
 
+use std::io::Read;
 use std::path::Path;
 
 use super::Configuration;
+use crate::mark::Mark;
 use crate::problem::{Findings, Problem, Wrong};
 use crate::source::{EndpointSettings, Parts};
 
-/// What somebody should look at before a start: database files and folders that do not exist. Touches
-/// the disk. `is_made` says which files the program itself makes.
+/// What every SQLite database begins with.
+const HEAD: &[u8; 16] = b"SQLite format 3\0";
+
+/// What somebody should look at before a start: database files and folders that do not exist, and paths
+/// that lead to something else than a database. Touches the disk. `is_made` says which files the program itself makes.
 pub fn missing_files(
     configuration: &Configuration,
     is_made: impl Fn(&Path) -> bool,
@@ -18,12 +24,17 @@ pub fn missing_files(
             continue;
         };
         for (id, endpoint) in &source.endpoints {
-            let wrong = endpoint
-                .path()
-                .filter(|path| !is_made(path))
-                .and_then(|path| missing(path, endpoint, &configuration.server.data_dir));
-            if let Some(wrong) = wrong {
-                tell(&parts, id, wrong, &mut findings);
+            let Some(path) = endpoint.path() else {
+                continue;
+            };
+            if let Some(wrong) = no_database(path) {
+                let (mark, place) = place(&parts, id);
+                findings.error(mark, place, wrong);
+            } else if !is_made(path)
+                && let Some(wrong) = missing(path, endpoint, &configuration.server.data_dir)
+            {
+                let (mark, place) = place(&parts, id);
+                findings.warning(mark, place, wrong);
             }
         }
     }
@@ -51,13 +62,37 @@ fn missing(path: &Path, endpoint: &EndpointSettings, data_dir: &Path) -> Option<
     Some(wrong.hint("make the file, or set options.create = true"))
 }
 
-fn tell(parts: &Parts<'_>, id: &str, wrong: Wrong, findings: &mut Findings) {
+/// What is there and can never be a database. A file that cannot be read is not judged.
+fn no_database(path: &Path) -> Option<Wrong> {
+    let found = std::fs::metadata(path).ok()?;
+    let shown = path.display();
+    if found.is_dir() {
+        let wrong = Wrong::new(format!("{shown} is a folder"));
+        return Some(wrong.hint("name a file in it, such as orders.db"));
+    }
+    // Opening another kind (a pipe, a device) may wait for ever.
+    if !found.is_file() {
+        return Some(Wrong::new(format!("{shown} is no file")).hint("name a file"));
+    }
+    let mut head = [0; HEAD.len()];
+    let mut file = std::fs::File::open(path).ok()?;
+    let is_other = match file.read_exact(&mut head) {
+        Ok(()) => head != *HEAD,
+        // An empty file is an empty database.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => found.len() > 0,
+        Err(_) => false,
+    };
+    let wrong = || Wrong::new(format!("{shown} is no SQLite database"));
+    is_other.then(|| wrong().hint("name another file, or restore it from a backup"))
+}
+
+fn place<'a>(parts: &'a Parts<'_>, id: &str) -> (&'a Mark, String) {
     let mut endpoints = parts.draft.endpoints.iter();
     let Some(draft) = endpoints.find(|draft| draft.id == id) else {
-        return;
+        return (&parts.draft.mark, parts.draft.path.clone());
     };
     match parts.connection_at(draft).given("path") {
-        Some(given) => findings.warning(&given.mark, given.path.as_str(), wrong),
-        None => findings.warning(&draft.mark, draft.path.as_str(), wrong),
+        Some(given) => (&given.mark, given.path.clone()),
+        None => (&draft.mark, draft.path.clone()),
     }
 }

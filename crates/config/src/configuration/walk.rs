@@ -21,7 +21,8 @@ const SOURCES_MAX: usize = 1000;
 const TABLES: &[&str] = &["server", "policy", "connection", "data", "sources"];
 
 /// Tables of later versions.
-const TABLES_LATER: &[&str] = &["shard_sets", "contexts", "services", "search", "message"];
+pub(crate) const TABLES_LATER: &[&str] =
+    &["shard_sets", "contexts", "services", "search", "message"];
 
 /// Walks the whole tree once. What is missing as a whole is told at `place`.
 pub(super) fn walk(

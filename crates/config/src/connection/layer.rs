@@ -78,36 +78,25 @@ impl ConnectionLayer {
         let held = reading.findings.take(&entry.mark, path, held);
         match held {
             None => self.broken.push(key.name),
-            Some(value) => self.give(
-                key.name.to_owned(),
-                value,
-                path,
-                &entry.mark,
-                reading.findings,
-            ),
+            Some(value) => {
+                let given = written(value, path, &entry.mark);
+                self.give(key.name.to_owned(), given, reading.findings);
+            }
         }
     }
 
-    fn give(
-        &mut self,
-        name: String,
-        value: Held,
-        path: &str,
-        mark: &Mark,
-        findings: &mut Findings,
-    ) {
+    fn give(&mut self, name: String, given: Given, findings: &mut Findings) {
         if let Some(first) = self.values.get(&name) {
+            let shown = match given.is_secret && key(&name).is_none() {
+                true => "an option",
+                false => &name,
+            };
             let wrong = Wrong::new(format!(
-                "{name} is already given by {} ({})",
+                "{shown} is already given by {} ({})",
                 first.path, first.mark
             ));
-            return findings.error(mark, path, wrong.hint("keep one of the two"));
+            return findings.error(&given.mark, given.path, wrong.hint("keep one of the two"));
         }
-        let given = Given {
-            value,
-            mark: mark.clone(),
-            path: path.to_owned(),
-        };
         self.values.insert(name, given);
     }
 
@@ -116,12 +105,17 @@ impl ConnectionLayer {
             let text = secret
                 .read()
                 .map_err(|error| Wrong::new(error.to_string()))?;
-            Ok((url::parse(&text)?, secret))
+            let parts = match secret.reference() {
+                Some(_) => url::parse_secret(&text),
+                None => url::parse(&text),
+            };
+            Ok((parts?, secret))
         });
         let Some((parts, secret)) = reading.findings.take(&entry.mark, path, read) else {
             self.broken.push("url");
             return;
         };
+        let is_secret = secret.reference().is_some();
         for (name, text) in parts {
             let held = match key(&name).map(|key| key.kind) {
                 Some(ConnectionKind::Port) => match text.parse() {
@@ -139,7 +133,8 @@ impl ConnectionLayer {
                 }
                 _ => Held::Text(text),
             };
-            self.give(name, held, path, &entry.mark, reading.findings);
+            let given = written(held, path, &entry.mark);
+            self.give(name, Given { is_secret, ..given }, reading.findings);
         }
     }
 
@@ -157,10 +152,20 @@ impl ConnectionLayer {
                 _ => scalar::text(&entry.node),
             };
             if let Some(value) = findings.take(&entry.mark, &path, value) {
-                let name = format!("options.{name}");
-                self.give(name, Held::Text(value), &path, &entry.mark, findings);
+                let given = written(Held::Text(value), &path, &entry.mark);
+                self.give(format!("options.{name}"), given, findings);
             }
         }
+    }
+}
+
+/// A value as it stands in the file.
+fn written(value: Held, path: &str, mark: &Mark) -> Given {
+    Given {
+        value,
+        mark: mark.clone(),
+        path: path.to_owned(),
+        is_secret: false,
     }
 }
 

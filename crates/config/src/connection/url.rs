@@ -1,8 +1,22 @@
 //! URLs of endpoints: `postgres://user:password@host:port/database?sslmode=…`, the same with `mysql` or
 //! `mariadb`, `sqlite:path`.
-//! No message shows a part of the URL: it may hold a password.
+//! No message shows more of a URL than its scheme and the names in its query: it may hold a password. Of
+//! one that is kept with the secrets nothing is shown, since it may be no URL at all.
 
 use crate::problem::Wrong;
+
+/// The same for a text that is kept with the secrets: what is wrong with it is told without any of it.
+pub(crate) fn parse_secret(text: &str) -> Result<Vec<(String, String)>, Wrong> {
+    parse(text).map_err(
+        |wrong| match SHOWN.iter().any(|part| wrong.message.contains(part)) {
+            true => Wrong::new("what is kept there is no URL that this version knows").hint(KNOWN),
+            false => wrong,
+        },
+    )
+}
+
+/// What the messages that show a part of the URL have in common.
+const SHOWN: &[&str] = &["unknown scheme", "twice", "in this version"];
 
 /// The connection keys that a URL stands for. A key that is given twice in it is an error.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, Wrong> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainstay_engine::source::check_weight;
 use mainstay_engine::{Role, Safety};
 
 use super::{Promotion, Replication};
@@ -108,7 +109,7 @@ const PARTS: &[&str] = &["endpoints", "policy", "connection", "preset"];
 const ENDPOINT_PARTS: &[&str] = &["role", "weight", "policy", "connection", "preset"];
 
 /// Keys of later versions, so that they are not taken for slips of the keyboard.
-const LATER: &[&str] = &[
+pub(crate) const LATER: &[&str] = &[
     "idempotency_table",
     "commit_proof",
     "accept_loss",
@@ -150,27 +151,27 @@ fn safety(node: &Node) -> Result<Safety, Wrong> {
 }
 
 fn time(node: &Node) -> Result<Duration, Wrong> {
+    let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
     match scalar::time(node)? {
-        Duration::ZERO => Err("0 would end every transaction at once".into()),
-        time => Ok(time),
+        Duration::ZERO => {
+            Err(Wrong::new("0 would end every transaction at once").hint("from 10ms to 24h"))
+        }
+        time => scalar::within(time, least..=most, "from 10ms to 24h"),
     }
 }
 
 fn count(node: &Node) -> Result<u32, Wrong> {
-    let count = scalar::count(node)?;
-    u32::try_from(count).map_err(|_| format!("{count} is above {}", u32::MAX).into())
+    let hint = "from 0 to 1000000";
+    let count = scalar::within(scalar::count(node)?, 0..=1_000_000, hint)?;
+    u32::try_from(count).map_err(|_| Wrong::new(format!("{count} is out of bounds")).hint(hint))
 }
 
 fn weight(node: &Node) -> Result<f64, Wrong> {
     let weight = scalar::number(node)?;
-    if weight > 0.0 {
-        Ok(weight)
-    } else {
-        Err(
-            Wrong::new(format!("expected a number above 0, got {weight}"))
-                .hint("drain an endpoint that should get nothing"),
-        )
-    }
+    check_weight(weight).map_err(|problem| {
+        Wrong::new(problem.to_string()).hint("drain an endpoint that should get nothing")
+    })?;
+    Ok(weight)
 }
 
 /// The table in an entry; anything else is a problem, nothing at all an empty table.

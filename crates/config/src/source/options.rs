@@ -12,10 +12,12 @@ use crate::suggestion;
 pub enum OptionKind {
     /// `true` or `false`.
     Flag,
-    /// A whole number of milliseconds, also 0.
+    /// A whole number of milliseconds, from 0 to an hour.
     Millis,
-    /// A whole number from 1.
+    /// A whole number from 1 to a million.
     Count,
+    /// A whole number of bytes, from 1024 to a billion.
+    Bytes,
     /// A whole number up to `u32::MAX`.
     Id,
     /// Any text.
@@ -86,6 +88,12 @@ const SQLITE: &[DriverOption] = &[
         "how long a statement waits for a lock inside SQLite",
     ),
     statements("64"),
+    of(
+        "value_max_bytes",
+        OptionKind::Bytes,
+        "67108864",
+        "bytes that one text, blob, row or statement may have",
+    ),
 ];
 
 const POSTGRES: &[DriverOption] = &[NAME, statements("256")];
@@ -104,11 +112,28 @@ const MYSQL: &[DriverOption] = &[
 /// Begins the name of a pragma of SQLite.
 const PRAGMA: &str = "pragma.";
 
-/// Pragmas that the driver sets itself, and what stands for them.
-const PRAGMAS_RESERVED: &[(&str, &str)] = &[
-    ("query_only", "read_only"),
-    ("busy_timeout", "busy_timeout_ms"),
+/// Pragmas that no endpoint may set: why, and what to do instead.
+const PRAGMAS_REFUSED: &[(&str, &str, &str)] = &[
+    ("query_only", BY_DRIVER, "use the option read_only"),
+    ("busy_timeout", BY_DRIVER, "use the option busy_timeout_ms"),
+    ("hard_heap_limit", OF_PROCESS, OF_MEMORY),
+    ("soft_heap_limit", OF_PROCESS, OF_MEMORY),
+    ("temp_store_directory", OF_PROCESS, OF_FOLDER),
+    ("data_store_directory", OF_PROCESS, OF_FOLDER),
+    ("writable_schema", DAMAGES, OF_SCHEMA),
+    ("schema_version", DAMAGES, OF_SCHEMA),
 ];
+
+const BY_DRIVER: &str = "is set by the driver";
+const OF_PROCESS: &str = "holds for the whole process and every source in it";
+const OF_MEMORY: &str = "limit the memory where the process is started";
+const OF_FOLDER: &str = "set SQLITE_TMPDIR in the environment of the process";
+const DAMAGES: &str = "can damage the file";
+const OF_SCHEMA: &str = "change the schema with CREATE, ALTER and DROP";
+
+/// Bytes of a file that one connection may map. A mapped file that is cut from outside ends the process,
+/// and every connection maps for itself.
+const MMAP_MAX: u64 = 1 << 30;
 
 /// A slip of so many characters at most is taken for one: what no driver knows may be a setting of the
 /// server's.
@@ -152,7 +177,7 @@ pub(super) fn check(connection: &Connection<'_>, driver: Driver, findings: &mut 
         let value = given.value.to_string();
         match driver.options().iter().find(|option| option.name == name) {
             Some(option) => {
-                if let Err(wrong) = fits(option, &value) {
+                if let Err(wrong) = fits(option, &value, given.is_secret) {
                     findings.error(&given.mark, given.path.as_str(), wrong);
                 }
             }
@@ -166,7 +191,7 @@ fn other(name: &str, driver: Driver, given: &Given, findings: &mut Findings) {
     match driver {
         Driver::Sqlite => match name.strip_prefix(PRAGMA) {
             Some(pragma) => {
-                if let Err(wrong) = check_pragma(pragma) {
+                if let Err(wrong) = check_pragma(pragma, given) {
                     findings.error(&given.mark, given.path.as_str(), wrong);
                 }
             }
@@ -188,31 +213,51 @@ fn other(name: &str, driver: Driver, given: &Given, findings: &mut Findings) {
     }
 }
 
-fn fits(option: &DriverOption, value: &str) -> Result<(), Wrong> {
+fn fits(option: &DriverOption, value: &str, is_secret: bool) -> Result<(), Wrong> {
+    let within = |least: u64, most: u64| {
+        let number = value.parse::<u64>();
+        number.is_ok_and(|number| (least..=most).contains(&number))
+    };
     let expected = match option.kind {
         OptionKind::Flag if value.parse::<bool>().is_err() => "true or false",
-        OptionKind::Millis if value.parse::<u64>().is_err() => "a whole number of milliseconds",
-        OptionKind::Count if !value.parse::<u64>().is_ok_and(|count| count > 0) => {
-            "a whole number from 1"
+        OptionKind::Millis if !within(0, 3_600_000) => {
+            "a whole number of milliseconds from 0 to 3600000"
+        }
+        OptionKind::Count if !within(1, 1_000_000) => "a whole number from 1 to 1000000",
+        OptionKind::Bytes if !within(1024, 1_000_000_000) => {
+            "a whole number from 1024 to 1000000000"
         }
         OptionKind::Id if value.parse::<u32>().is_err() => "a whole number from 0 to 4294967295",
         _ => return Ok(()),
     };
+    Err(Wrong::new(format!("expected {expected}{}", got(value, is_secret))).hint(option.doc))
+}
+
+/// A wrong value, unless it comes from where secrets are kept.
+fn got(value: &str, is_secret: bool) -> String {
     let shown: String = value.chars().take(60).collect();
-    Err(Wrong::new(format!("expected {expected}, got {shown:?}")).hint(option.doc))
+    match is_secret {
+        true => String::new(),
+        false => format!(", got {shown:?}"),
+    }
 }
 
 /// Names are taken in any case.
-fn check_pragma(name: &str) -> Result<(), Wrong> {
+fn check_pragma(name: &str, given: &Given) -> Result<(), Wrong> {
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !is_name {
         return Err(Wrong::new("not the name of a pragma").hint("letters, digits and _"));
     }
-    let mut reserved = PRAGMAS_RESERVED.iter();
-    match reserved.find(|(reserved, _)| name.eq_ignore_ascii_case(reserved)) {
-        Some((_, instead)) => {
-            Err(Wrong::new("is set by the driver").hint(format!("use the option {instead}")))
-        }
-        None => Ok(()),
+    let mut refused = PRAGMAS_REFUSED.iter();
+    if let Some((_, why, instead)) = refused.find(|(known, ..)| name.eq_ignore_ascii_case(known)) {
+        return Err(Wrong::new(*why).hint(*instead));
     }
+    let value = given.value.to_string();
+    let is_small = || value.parse::<u64>().is_ok_and(|bytes| bytes <= MMAP_MAX);
+    if name.eq_ignore_ascii_case("mmap_size") && !is_small() {
+        let got = got(&value, given.is_secret);
+        let wrong = Wrong::new(format!("expected bytes from 0 to {MMAP_MAX}{got}"));
+        return Err(wrong.hint("a mapped file that is cut from outside ends the process"));
+    }
+    Ok(())
 }

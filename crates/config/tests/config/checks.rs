@@ -262,7 +262,7 @@ fn policies_are_checked_as_a_whole_and_told_at_the_line_that_set_them() {
         ),
         (
             with("[policy.retry]\nbudget_ratio = -1"),
-            vec!["8 error: policy.retry.budget_ratio: retry.budget: a ratio of -1"],
+            vec!["8 error: policy.retry.budget_ratio: -1 is out of bounds"],
         ),
         (
             with("[policy.cache]\nttl = \"5min\""),
@@ -423,10 +423,10 @@ fn options_that_a_driver_does_not_take_are_told_with_what_was_meant() {
             "mainstay.toml:6:1: error: {at}.read_only: expected true or false, got \"maybe\" (the endpoint never writes, whatever is asked for)"
         ),
         format!(
-            "mainstay.toml:7:1: error: {at}.busy_timeout_ms: expected a whole number of milliseconds, got \"soon\" (how long a statement waits for a lock inside SQLite)"
+            "mainstay.toml:7:1: error: {at}.busy_timeout_ms: expected a whole number of milliseconds from 0 to 3600000, got \"soon\" (how long a statement waits for a lock inside SQLite)"
         ),
         format!(
-            "mainstay.toml:8:1: error: {at}.statements_max: expected a whole number from 1, got \"0\" (prepared statements that a connection keeps)"
+            "mainstay.toml:8:1: error: {at}.statements_max: expected a whole number from 1 to 1000000, got \"0\" (prepared statements that a connection keeps)"
         ),
         format!(
             "mainstay.toml:10:1: error: {at}.pragma.Query_Only: is set by the driver (use the option read_only)"
@@ -435,7 +435,7 @@ fn options_that_a_driver_does_not_take_are_told_with_what_was_meant() {
             "mainstay.toml:11:1: error: {at}.pragma.a;b: not the name of a pragma (letters, digits and _)"
         ),
         format!(
-            "mainstay.toml:12:1: error: {at}.colour: unknown key (known here: create, read_only, busy_timeout_ms, statements_max, pragma.NAME)"
+            "mainstay.toml:12:1: error: {at}.colour: unknown key (known here: create, read_only, busy_timeout_ms, statements_max, value_max_bytes, pragma.NAME)"
         ),
     ];
     assert_eq!(told, expected.join("\n"));
@@ -459,4 +459,31 @@ fn options_that_a_driver_does_not_take_are_told_with_what_was_meant() {
     let told = check(toml(&mysql));
     assert_eq!(told.len(), 1, "{}", lines(&told));
     assert_eq!(told[0].path, "sources.o.endpoints.a.options.gtid_domain");
+}
+
+#[test]
+fn pragmas_that_reach_beyond_their_connection_or_damage_the_file_are_refused() {
+    let table = [
+        ("hard_heap_limit = 1000", "holds for the whole process"),
+        ("Soft_Heap_Limit = 1000", "holds for the whole process"),
+        ("temp_store_directory = \"/tmp\"", "SQLITE_TMPDIR"),
+        ("data_store_directory = \"/tmp\"", "SQLITE_TMPDIR"),
+        ("writable_schema = \"on\"", "can damage the file"),
+        ("schema_version = 1", "can damage the file"),
+        ("mmap_size = 1073741825", "from 0 to 1073741824"),
+        ("mmap_size = -1", "from 0 to 1073741824"),
+        ("mmap_size = \"much\"", "from 0 to 1073741824"),
+    ];
+    for (option, expected) in table {
+        let (name, value) = option.split_once(" = ").unwrap();
+        let text = format!(
+            "[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.o.endpoints.a.options]\n\"pragma.{name}\" = {value}\n"
+        );
+        let problems = check(toml(&text));
+        let all = lines(&problems);
+        assert_eq!(problems.len(), 1, "{option}: {all}");
+        assert!(problems[0].is_error() && all.contains(expected), "{all}");
+    }
+    let text = "[sources.o]\ndriver = \"sqlite\"\npath = \"a\"\n[sources.o.endpoints.a.options]\n\"pragma.mmap_size\" = 1073741824\n";
+    assert_eq!(lines(&check(toml(text))), "");
 }

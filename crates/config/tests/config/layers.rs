@@ -33,7 +33,7 @@ fn values(key: &Key) -> Vec<String> {
             .into(),
         (_, Kind::Count) => ["1", "2", "3", "4", "6"].map(str::to_owned).into(),
         (_, Kind::Number) => ["1.5", "3.5", "4.0", "5", "6"].map(str::to_owned).into(),
-        (_, Kind::Time) => quoted(&["1ms", "2s", "3s", "4s", "5500ms"]),
+        (_, Kind::Time) => quoted(&["10ms", "2s", "3s", "4s", "5500ms"]),
         (_, Kind::Choice(words)) => {
             let words: Vec<&str> = words
                 .iter()

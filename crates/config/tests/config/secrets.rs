@@ -180,3 +180,37 @@ fn secrets_are_equal_if_they_are_kept_in_the_same_place() {
     );
     assert_ne!(Secret::new("x", reader("1")), Secret::new("y", reader("1")));
 }
+
+#[test]
+fn a_url_that_is_kept_with_the_secrets_and_is_none_is_told_without_any_of_it() {
+    for kept in [
+        "root:hunter2-very-secret:19000:0:99999:7:::",
+        "hunter2-very-secret:x",
+        "mysql:hunter2-very-secret",
+        "sqlite:a?hunter2-very-secret=1&hunter2-very-secret=2",
+        "sqlite:a?statements_max=hunter2-very-secret",
+        "sqlite:a?pragma.mmap_size=hunter2-very-secret",
+        "sqlite:a?hunter2-very-secret=1",
+        "postgres://u@h:hunter2-very-secret/d",
+        "postgres://u@h/d?sslmode=hunter2-very-secret",
+        "postgres://u@h/d?statements_max=hunter2-very-secret",
+    ] {
+        let mut options = toml(
+            "[sources.o.endpoints.a]\nurl = \"file:/etc/kept\"\n[sources.p.endpoints.a]\nurl = \"env:KEPT\"\n",
+        );
+        let secrets = FixedSecrets::default().with_file("/etc/kept", kept);
+        options.secrets = Arc::new(secrets.with_variable("KEPT", kept));
+        let problems = check(options);
+        let errors = problems.iter().filter(|problem| problem.is_error());
+        let mut paths: Vec<&str> = errors.map(|problem| problem.path.as_str()).collect();
+        paths.dedup();
+        let expected = ["sources.o.endpoints.a.url", "sources.p.endpoints.a.url"];
+        assert_eq!(paths, expected, "{kept}: {}", lines(&problems));
+        assert!(!lines(&problems).contains("root"), "{}", lines(&problems));
+        assert!(
+            !lines(&problems).contains("hunter2"),
+            "{}",
+            lines(&problems)
+        );
+    }
+}

@@ -13,14 +13,16 @@ use tokio::sync::oneshot;
 
 use crate::error;
 use crate::interrupt::{Canceller, Gate};
+use crate::left::{Left, Stay};
 use crate::settings::SqliteSettings;
 use crate::value;
-use crate::worker::{self, Job, Reply, Step, Task, Text};
+use crate::worker::{self, Ending, Job, Reply, Step, Task, Text};
 
 /// A connection: a handle on its worker.
 pub(crate) struct SqliteConnection {
     jobs: SyncSender<Job>,
     gate: Arc<Gate>,
+    stay: Arc<Stay>,
     /// A method's future was dropped before its answer came.
     is_left: bool,
 }
@@ -30,10 +32,13 @@ impl SqliteConnection {
     pub(crate) async fn open(
         settings: Arc<SqliteSettings>,
         access: Access,
+        left: Arc<Left>,
     ) -> Result<Self, SqlError> {
         let gate = Arc::new(Gate::default());
+        let stay = Arc::new(Stay::new(left));
         let (opened, answer) = oneshot::channel();
-        let jobs = worker::start(settings, access, Arc::clone(&gate), opened)?;
+        let ending = Ending::new(Arc::clone(&gate), Arc::clone(&stay));
+        let jobs = worker::start(settings, access, ending, opened)?;
         let lost = |_| {
             let mut error = error::worker_lost();
             error.detail_mut().failure.sent = Sent::No;
@@ -43,6 +48,7 @@ impl SqliteConnection {
         Ok(SqliteConnection {
             jobs,
             gate,
+            stay,
             is_left: false,
         })
     }
@@ -203,5 +209,8 @@ impl Drop for SqliteConnection {
     /// Stops what the worker does; it ends when it finds that nobody can send it a job any more.
     fn drop(&mut self) {
         self.gate.cancel();
+        if self.gate.is_running() {
+            self.stay.leave();
+        }
     }
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use mainstay_sql::{Access, BoxFuture, Connection, Dialect, Driver, SqlError};
 
 use crate::connection::SqliteConnection;
+use crate::left::Left;
 use crate::settings::{SettingsError, SqliteSettings};
 
 /// A SQLite endpoint.
 #[derive(Debug, Clone)]
 pub struct SqliteDriver {
     settings: Arc<SqliteSettings>,
+    /// Threads whose connections are gone.
+    left: Arc<Left>,
 }
 
 impl SqliteDriver {
@@ -22,6 +25,7 @@ impl SqliteDriver {
         settings.check()?;
         Ok(SqliteDriver {
             settings: Arc::new(settings),
+            left: Arc::default(),
         })
     }
 
@@ -38,12 +42,18 @@ impl Driver for SqliteDriver {
 
     fn connect(&self, access: Access) -> BoxFuture<'_, Result<Box<dyn Connection>, SqlError>> {
         Box::pin(async move {
-            let connection = SqliteConnection::open(Arc::clone(&self.settings), access).await?;
+            self.left.wait().await?;
+            let (settings, left) = (Arc::clone(&self.settings), Arc::clone(&self.left));
+            let connection = SqliteConnection::open(settings, access, left).await?;
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }
 
     fn address(&self) -> String {
         self.settings.path.display().to_string()
+    }
+
+    fn has_one_store(&self) -> bool {
+        !self.settings.own_file
     }
 }

@@ -112,7 +112,8 @@ fn primary_class(primary: i32) -> Class {
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED | ffi::SQLITE_PROTOCOL => {
             contention("another connection holds the lock; try again")
         }
-        ffi::SQLITE_FULL => Class::endpoint(Saturation, Severity::Medium, "make room on the disk"),
+        // Reads go on.
+        ffi::SQLITE_FULL => Class::endpoint(Saturation, Severity::None, "make room on the disk"),
         ffi::SQLITE_NOMEM => Class::endpoint(
             Saturation,
             Severity::Critical,
@@ -126,7 +127,7 @@ fn primary_class(primary: i32) -> Class {
         ffi::SQLITE_CANTOPEN => Class::endpoint(
             Endpoint,
             Severity::Medium,
-            "make the file, or set options.create = true; if it is there, check that it may be read",
+            "make the file, or set options.create = true; if it is there, check that it may be read and is no folder",
         ),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Class::endpoint(
             Endpoint,

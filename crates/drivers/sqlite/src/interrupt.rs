@@ -104,6 +104,11 @@ impl Gate {
         self.cancelled.load(Ordering::Relaxed) >= self.running.load(Ordering::Relaxed)
     }
 
+    /// Whether the worker is inside a job.
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.lock().is_running
+    }
+
     /// Takes over the handle of a newly opened session, from its worker thread.
     pub(crate) fn attach(&self, session: InterruptHandle, file: Identity) {
         *self.file.lock() = Some(Arc::new(file));

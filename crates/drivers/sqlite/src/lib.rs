@@ -22,6 +22,7 @@ mod error;
 mod guard;
 mod identity;
 mod interrupt;
+mod left;
 mod plan;
 mod sample;
 mod session;
@@ -34,6 +35,6 @@ mod worker;
 pub use driver::SqliteDriver;
 pub use sample::{SampleError, create_sample};
 pub use settings::{
-    BUSY_TIMEOUT_DEFAULT, STATEMENTS_MAX_DEFAULT, SettingsError, SqliteSettings,
+    BUSY_TIMEOUT_DEFAULT, MMAP_MAX_BYTES, STATEMENTS_MAX_DEFAULT, SettingsError, SqliteSettings,
     VALUE_MAX_BYTES_DEFAULT,
 };

@@ -17,6 +17,10 @@ pub const STATEMENTS_MAX_DEFAULT: usize = 64;
 /// takes several times that while it works.
 pub const VALUE_MAX_BYTES_DEFAULT: u32 = 64 * 1024 * 1024;
 
+/// Bytes of its file that a connection may map: a gigabyte. A mapped file that is cut from outside ends the
+/// process, and every connection maps for itself.
+pub const MMAP_MAX_BYTES: u64 = 1 << 30;
+
 /// Settings of one SQLite endpoint. All endpoints of a source are connections to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,6 +40,10 @@ pub struct SqliteSettings {
     /// Bytes of one text, blob, row or statement; default [`VALUE_MAX_BYTES_DEFAULT`], at most a billion.
     /// Stored ones that are larger cannot be read.
     pub value_max_bytes: u32,
+    /// The endpoint has a file of its own, which something outside keeps like those of the others; default:
+    /// no. Endpoints of one file are equally slow, so that a statement which takes too long is not tried
+    /// at another one and weighs on no circuit.
+    pub own_file: bool,
     /// Pragmas set on each new connection, over the defaults `journal_mode = wal`, `synchronous = normal`,
     /// `foreign_keys = on`. Names are lower-case.
     pub pragmas: BTreeMap<String, String>,
@@ -66,14 +74,17 @@ pub enum SettingsError {
         /// What was given.
         name: String,
     },
-    /// A pragma that the driver needs for itself.
-    #[error("the pragma `{name}` is set by the driver; use `{instead}`")]
-    PragmaReserved {
+    /// A pragma that no endpoint may set.
+    #[error("the pragma `{name}` {why}")]
+    PragmaRefused {
         /// The pragma.
         name: String,
-        /// What to use.
-        instead: &'static str,
+        /// Why, and what to do instead.
+        why: &'static str,
     },
+    /// More of the file would be mapped than an endpoint may.
+    #[error("the pragma `mmap_size` is not a number from 0 to {most}; a mapped file that is cut from outside ends the process: give less, or leave it out", most = MMAP_MAX_BYTES)]
+    MmapSize,
     /// A value that cannot be part of a statement.
     #[error("the value of pragma `{name}` has a NUL byte; remove it")]
     PragmaValue {
@@ -101,6 +112,7 @@ impl SqliteSettings {
             busy_timeout: BUSY_TIMEOUT_DEFAULT,
             statements_max: STATEMENTS_MAX_DEFAULT,
             value_max_bytes: VALUE_MAX_BYTES_DEFAULT,
+            own_file: false,
             pragmas: BTreeMap::new(),
         }
     }
@@ -137,6 +149,13 @@ impl SqliteSettings {
     #[must_use]
     pub fn value_max_bytes(mut self, value_max_bytes: u32) -> Self {
         self.value_max_bytes = value_max_bytes;
+        self
+    }
+
+    /// Sets whether the endpoint has a file of its own.
+    #[must_use]
+    pub fn own_file(mut self, on: bool) -> Self {
+        self.own_file = on;
         self
     }
 
@@ -189,21 +208,36 @@ fn check_pragma(name: &str, value: &str) -> Result<(), SettingsError> {
     if !is_name {
         return Err(SettingsError::PragmaName { name: name.into() });
     }
-    let instead = match name {
-        "query_only" => Some("read_only_endpoint"),
-        "busy_timeout" => Some("busy_timeout of the endpoint"),
-        _ => None,
-    };
-    if let Some(instead) = instead {
-        return Err(SettingsError::PragmaReserved {
-            name: name.into(),
-            instead,
-        });
+    if let Some(why) = refused_pragma(name) {
+        let name = name.into();
+        return Err(SettingsError::PragmaRefused { name, why });
+    }
+    let is_small = |bytes: u64| bytes <= MMAP_MAX_BYTES;
+    if name == "mmap_size" && !value.parse().is_ok_and(is_small) {
+        return Err(SettingsError::MmapSize);
     }
     if value.contains('\0') {
         return Err(SettingsError::PragmaValue { name: name.into() });
     }
     Ok(())
+}
+
+/// Why an endpoint may not set a pragma, and what to do instead; `None`: it may.
+fn refused_pragma(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "query_only" => "is set by the driver; use `read_only_endpoint`",
+        "busy_timeout" => "is set by the driver; use `busy_timeout of the endpoint`",
+        "hard_heap_limit" | "soft_heap_limit" => {
+            "holds for the whole process and every source in it; limit the memory where the process is started"
+        }
+        "temp_store_directory" | "data_store_directory" => {
+            "holds for the whole process and every source in it; set SQLITE_TMPDIR in the environment of the process"
+        }
+        "writable_schema" | "schema_version" => {
+            "can damage the file; change the schema with CREATE, ALTER and DROP"
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -223,6 +257,18 @@ mod tests {
             (plain().pragma("Query_Only", "off"), "read_only_endpoint"),
             (plain().pragma("busy_timeout", "1"), "busy_timeout of the"),
             (plain().pragma("cache_size", "\0"), "NUL byte"),
+            (plain().pragma("hard_heap_limit", "1"), "whole process"),
+            (plain().pragma("SOFT_HEAP_LIMIT", "1"), "whole process"),
+            (plain().pragma("temp_store_directory", "/"), "SQLITE_TMPDIR"),
+            (plain().pragma("data_store_directory", "/"), "SQLITE_TMPDIR"),
+            (plain().pragma("writable_schema", "on"), "damage"),
+            (plain().pragma("schema_version", "1"), "damage"),
+            (
+                plain().pragma("mmap_size", "1073741825"),
+                "from 0 to 1073741824",
+            ),
+            (plain().pragma("mmap_size", "-1"), "from 0 to 1073741824"),
+            (plain().pragma("mmap_size", "much"), "from 0 to 1073741824"),
             (plain().statements_max(0), "at least 1"),
             (plain().value_max_bytes(7), "at least 1024"),
         ];
@@ -230,6 +276,8 @@ mod tests {
             let problem = settings.check().unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");
         }
-        assert_eq!(plain().pragma("cache_size", "-2000").check(), Ok(()));
+        for (name, value) in [("cache_size", "-2000"), ("mmap_size", "1073741824")] {
+            assert_eq!(plain().pragma(name, value).check(), Ok(()));
+        }
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{self, Fault, Stage};
 use crate::interrupt::Gate;
+use crate::left::Stay;
 use crate::session::Session;
 use crate::settings::SqliteSettings;
 use crate::statement::{Cursor, Ready};
@@ -58,11 +59,11 @@ pub(crate) enum Step {
 pub(crate) fn start(
     settings: Arc<SqliteSettings>,
     access: Access,
-    gate: Arc<Gate>,
+    ending: Ending,
     opened: Reply<()>,
 ) -> Result<SyncSender<Job>, SqlError> {
     let (sender, jobs) = sync_channel(JOBS_MAX);
-    let work = move || serve(settings, access, &gate, opened, &jobs);
+    let work = move || serve(settings, access, ending, opened, &jobs);
     let thread = std::thread::Builder::new().name("mainstay-sqlite".into());
     thread.spawn(work).map_err(|error| no_thread(&error))?;
     Ok(sender)
@@ -78,12 +79,11 @@ fn no_thread(error: &std::io::Error) -> SqlError {
 fn serve(
     settings: Arc<SqliteSettings>,
     access: Access,
-    gate: &Arc<Gate>,
+    ending: Ending,
     opened: Reply<()>,
     jobs: &Receiver<Job>,
 ) {
-    let _ending = Ending(Arc::clone(gate));
-    let session = match Session::open(settings, access, Arc::clone(gate)) {
+    let session = match Session::open(settings, access, Arc::clone(&ending.gate)) {
         Ok(session) => session,
         Err(fault) => {
             // A caller that left needs no answer.
@@ -102,11 +102,21 @@ fn serve(
 }
 
 /// Marks the session as gone on every way out of the thread, a panic included.
-struct Ending(Arc<Gate>);
+pub(crate) struct Ending {
+    gate: Arc<Gate>,
+    stay: Arc<Stay>,
+}
+
+impl Ending {
+    pub(crate) fn new(gate: Arc<Gate>, stay: Arc<Stay>) -> Self {
+        Ending { gate, stay }
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.break_off();
+        self.gate.break_off();
+        self.stay.end();
     }
 }
 

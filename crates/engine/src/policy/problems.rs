@@ -42,14 +42,7 @@ impl Settings {
             refuse(
                 !(0.0..=1.0).contains(&share),
                 "retry.jitter",
-                format!("a share of {share} is not between 0 % and 100 %"),
-            );
-        }
-        if let Some(budget) = retry.budget {
-            refuse(
-                !(0.0..=10.0).contains(&budget.ratio),
-                "retry.budget",
-                format!("a ratio of {} is not between 0 and 10", budget.ratio),
+                format!("a share of {share} is not between 0 % and 100 %; use one such as 25%"),
             );
         }
         for (limit, path) in [
@@ -71,14 +64,22 @@ impl Settings {
             (health.timeout, "health.timeout"),
             (health.urgent_interval, "health.urgent_interval"),
         ] {
-            refuse(time.is_zero(), path, "must be longer than 0".into());
+            refuse(
+                time.is_zero(),
+                path,
+                "0 is no time; it must be longer".into(),
+            );
         }
         for (count, path) in [
             (health.down_after, "health.down_after"),
             (health.up_after, "health.up_after"),
             (health.healthy_after, "health.healthy_after"),
         ] {
-            refuse(count == 0, path, "must be at least 1".into());
+            refuse(
+                count == 0,
+                path,
+                "0 would never be reached; it must be at least 1".into(),
+            );
         }
         let limits = &self.limits;
         refuse(
@@ -98,6 +99,12 @@ impl Settings {
             "limits.concurrency",
             "0 would admit nothing; use \"off\" for no limit".into(),
         );
+        for problem in self.beyond_bounds() {
+            // What was said of the key before says more.
+            if found.iter().all(|known| known.path != problem.path) {
+                found.push(problem);
+            }
+        }
         found
     }
 }
@@ -112,7 +119,7 @@ impl CircuitSettings {
         refuse(
             self.successes == 0,
             "circuit.successes",
-            "must be at least 1".into(),
+            "0 would never be reached; it must be at least 1".into(),
         );
         refuse(
             self.mode != CircuitMode::Off && self.open_for.is_zero(),
@@ -148,13 +155,13 @@ impl CircuitSettings {
             refuse(
                 !(ratio > 0.0 && ratio <= 1.0),
                 path,
-                format!("{ratio} is not above 0 and at most 1"),
+                format!("{ratio} is not above 0 and at most 1; use from 0.001 to 1"),
             );
         }
         refuse(
             self.mode == CircuitMode::Rate && self.calls_min == 0,
             "circuit.calls_min",
-            "must be at least 1".into(),
+            "0 would never be reached; it must be at least 1".into(),
         );
     }
 }
@@ -177,12 +184,12 @@ impl PoolSettings {
         refuse(
             self.lifetime_max.is_zero(),
             "pool.lifetime_max",
-            "must be longer than 0".into(),
+            "0 is no time; it must be longer".into(),
         );
         refuse(
             self.cleanup_max.is_zero(),
             "pool.cleanup_max",
-            "must be longer than 0".into(),
+            "0 is no time; it must be longer".into(),
         );
     }
 }

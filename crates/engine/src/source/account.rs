@@ -162,7 +162,17 @@ impl<'a, M> Account<'a, M> {
 
     /// Settles the account. Returns how long the call took.
     pub fn settle(mut self, ended: &Ended<'_>) -> Duration {
-        self.write_down(ended, Instant::now())
+        let now = Instant::now();
+        // A face that runs a call on a leased connection makes one attempt, which ends with the call.
+        if self.begun == 1 && self.attempts.is_empty() {
+            let elapsed = now.saturating_duration_since(self.began);
+            match ended {
+                Ended::Success => self.attempted(elapsed, None),
+                Ended::Failure(failure) => self.attempted(elapsed, Some(failure)),
+                Ended::Rejected(_) | Ended::Neutral => {}
+            }
+        }
+        self.write_down(ended, now)
     }
 
     /// Goes on where another call left off.
@@ -277,24 +287,53 @@ impl<'a, M> Account<'a, M> {
         if failure.is_none() && !self.is_audited() {
             return;
         }
+        let attempt = self.attempt(elapsed);
         self.attempts.push(AttemptRecord {
-            endpoint: self.endpoint.clone().unwrap_or_default(),
-            number: self.begun,
             succeeded: failure.is_none(),
-            duration_us: micros(elapsed),
             category: failure.map(|failure| failure.category),
             code: failure.and_then(|failure| failure.code.clone()),
             message: failure.map(|failure| Cow::Owned(self.redacted(failure))),
             sent: failure.map(|failure| failure.sent),
-            started: started(elapsed),
+            ..attempt
         });
+    }
+
+    /// Writes down an attempt that neither worked nor failed, if somebody wants entries: it was cancelled,
+    /// or sent elsewhere.
+    pub(super) fn attempted_in_vain(&mut self, elapsed: Duration, why: &impl std::fmt::Display) {
+        if self.is_audited() {
+            let attempt = self.attempt(elapsed);
+            let message = self.inner.without_secrets(why.to_string());
+            self.attempts.push(AttemptRecord {
+                message: Some(Cow::Owned(message)),
+                ..attempt
+            });
+        }
+    }
+
+    /// The attempt that was begun last, as one that came to nothing.
+    fn attempt(&self, elapsed: Duration) -> AttemptRecord {
+        AttemptRecord {
+            endpoint: self.endpoint.clone().unwrap_or_default(),
+            number: self.begun,
+            succeeded: false,
+            duration_us: micros(elapsed),
+            category: None,
+            code: None,
+            message: None,
+            sent: None,
+            started: started(elapsed),
+        }
     }
 }
 
 impl<M> Inner<M> {
     /// What happened, for a reader, without secrets and literals.
     pub(super) fn redacted(&self, failure: &Failure) -> String {
-        let text = failure.to_string();
+        self.without_secrets(failure.to_string())
+    }
+
+    fn without_secrets(&self, text: String) -> String {
         match self.snapshot.load().policy.audit.redact {
             true => self.redactor.redact(&text).into_owned(),
             false => text,

@@ -22,7 +22,7 @@ pub struct EndpointSpec<M> {
     pub member: M,
     /// Its role at the beginning.
     pub role: Role,
-    /// Its weight; a positive number.
+    /// Its weight, from [`WEIGHT_MIN`] to [`WEIGHT_MAX`].
     pub weight: f64,
     /// Its own policy; `None`: the source's.
     pub policy: Option<Arc<Policy>>,
@@ -86,8 +86,8 @@ pub enum ControlError {
         /// The name.
         endpoint: EndpointId,
     },
-    /// A weight that is not a positive number.
-    #[error("weight {0} is not a positive number; to take an endpoint out of use drain it")]
+    /// A weight that is not between [`WEIGHT_MIN`] and [`WEIGHT_MAX`].
+    #[error("the weight {0} is not from {least} to {most}", least = WEIGHT_MIN, most = WEIGHT_MAX)]
     Weight(f64),
     /// Somebody else is primary.
     #[error("{0} is primary; at most one endpoint can be: demote it first")]
@@ -298,7 +298,7 @@ impl<M: Member> Source<M> {
     /// Sets an endpoint's weight.
     ///
     /// # Errors
-    /// If there is no such endpoint or the weight is not a positive number.
+    /// If there is no such endpoint or the weight is none that an endpoint may have.
     pub fn set_weight(&self, id: &str, weight: f64) -> Result<(), ControlError> {
         check_weight(weight)?;
         self.find(id)?.endpoint.set_weight(weight);
@@ -448,8 +448,17 @@ fn attempts_in_flight<M>(snapshot: &Snapshot<M>) -> u32 {
     endpoints.map(|placed| placed.endpoint.in_flight()).sum()
 }
 
-fn check_weight(weight: f64) -> Result<(), ControlError> {
-    if weight.is_finite() && weight > 0.0 {
+/// The least weight: shares a thousand times apart are more than any load tells apart.
+pub const WEIGHT_MIN: f64 = 0.001;
+/// The greatest weight.
+pub const WEIGHT_MAX: f64 = 1_000_000.0;
+
+/// Whether an endpoint may have that weight.
+///
+/// # Errors
+/// [`ControlError::Weight`] if it is none, or beyond [`WEIGHT_MIN`] and [`WEIGHT_MAX`].
+pub fn check_weight(weight: f64) -> Result<(), ControlError> {
+    if (WEIGHT_MIN..=WEIGHT_MAX).contains(&weight) {
         Ok(())
     } else {
         Err(ControlError::Weight(weight))

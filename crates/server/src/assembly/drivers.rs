@@ -12,17 +12,19 @@ use mainstay_postgres::{PostgresDriver, PostgresSettings, TlsMode, TlsSettings};
 use mainstay_sql::Driver;
 use mainstay_sqlite::{SqliteDriver, SqliteSettings};
 
-/// The driver of an endpoint. Nothing is connected yet.
+/// The driver of an endpoint. Nothing is connected yet. `own_file`: an SQLite endpoint has a file of its
+/// own, which something outside keeps like those of the others.
 ///
 /// # Errors
 /// What is wrong with the settings and what would be right.
 pub(super) fn driver(
     settings: &EndpointSettings,
+    own_file: bool,
     tasks: &Tasks,
 ) -> Result<Arc<dyn Driver>, String> {
     match (settings.driver, &settings.address) {
         (Family::Sqlite, Address::File(path)) => {
-            let mut sqlite = SqliteSettings::new(path);
+            let mut sqlite = SqliteSettings::new(path).own_file(own_file);
             for (name, value) in &settings.options {
                 sqlite = sqlite_option(sqlite, name, value)?;
             }
@@ -171,6 +173,7 @@ mod tests {
         for option in family.options() {
             let value = match option.kind {
                 OptionKind::Flag => "true",
+                OptionKind::Bytes => "2048",
                 OptionKind::Text => "\"seven\"",
                 _ => "7",
             };
@@ -183,6 +186,34 @@ mod tests {
         };
         let loaded = Configuration::load(options).unwrap();
         loaded.configuration.sources["s"].endpoints["a"].clone()
+    }
+
+    #[test]
+    fn pragmas_that_the_driver_refuses_are_refused_by_the_configuration_too() {
+        for (name, value) in [
+            ("query_only", "on"),
+            ("busy_timeout", "1"),
+            ("hard_heap_limit", "1"),
+            ("soft_heap_limit", "1"),
+            ("temp_store_directory", "/"),
+            ("data_store_directory", "/"),
+            ("writable_schema", "on"),
+            ("schema_version", "1"),
+            ("mmap_size", "1073741825"),
+            ("cache_size", "-2000"),
+            ("mmap_size", "1073741824"),
+        ] {
+            let driver = SqliteDriver::new(SqliteSettings::new("a.db").pragma(name, value));
+            let text = format!(
+                "[sources.s]\ndriver = \"sqlite\"\npath = \"a.db\"\n[sources.s.endpoints.a.options]\n\"pragma.{name}\" = {value:?}\n"
+            );
+            let file = "a.toml".to_owned();
+            let loaded = Configuration::load(LoadOptions {
+                files: vec![Input::Text { name: file, text }],
+                ..LoadOptions::default()
+            });
+            assert_eq!(loaded.is_ok(), driver.is_ok(), "{name} = {value}");
+        }
     }
 
     #[test]

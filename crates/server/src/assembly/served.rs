@@ -67,7 +67,8 @@ impl Served {
             .chance(chance.clone());
         let mut plains = BTreeMap::new();
         for (id, endpoint) in &settings.endpoints {
-            let plain = plain(name, id, endpoint, tasks, chance)?;
+            let own_file = settings.replication.is_some();
+            let plain = plain((name, id), endpoint, own_file, tasks, chance)?;
             builder = builder.endpoint(spec(id, endpoint, &plain));
             plains.insert(id.clone(), plain);
         }
@@ -151,6 +152,7 @@ impl Served {
         let old = self.settings();
         old.driver == settings.driver
             && old.promotion == settings.promotion
+            && old.replication == settings.replication
             && old.transaction_idle == settings.transaction_idle
             && old.transactions_max == settings.transactions_max
     }
@@ -181,7 +183,8 @@ impl Served {
             if taken_out.contains(id) || (same_place && running.contains(id)) {
                 continue;
             }
-            let plain = plain(&self.name, id, endpoint, &self.tasks, &self.chance)?;
+            let (place, own_file) = ((&*self.name, &**id), settings.replication.is_some());
+            let plain = plain(place, endpoint, own_file, &self.tasks, &self.chance)?;
             made.insert(id.clone(), plain);
         }
         Ok(Plan {
@@ -266,13 +269,14 @@ impl Served {
 }
 
 fn plain(
-    source: &str,
-    id: &str,
+    (source, id): (&str, &str),
     settings: &EndpointSettings,
+    own_file: bool,
     tasks: &Tasks,
     chance: &Chance,
 ) -> Result<Plain, AssemblyError> {
-    let driver = drivers::driver(settings, tasks).map_err(|message| AssemblyError::Endpoint {
+    let driver = drivers::driver(settings, own_file, tasks);
+    let driver = driver.map_err(|message| AssemblyError::Endpoint {
         name: source.to_owned(),
         endpoint: id.to_owned(),
         message,

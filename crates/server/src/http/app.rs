@@ -188,6 +188,15 @@ impl App {
         self.finish(response, id)
     }
 
+    /// The whole answer of a problem that is found before there is a request.
+    pub(super) fn refuse_early(&self, problem: Problem) -> Vec<u8> {
+        let id = CorrelationId::draw(&self.chance);
+        let (status, bytes) = problem.alone(id);
+        self.counts.count_answer(status);
+        tracing::debug!(correlation_id = %id, status, "refused before there was a request");
+        bytes
+    }
+
     fn finish(&self, mut response: Response, id: CorrelationId) -> Response {
         if let Some(problem) = response.extensions_mut().remove::<Problem>() {
             response = problem.render(id);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::app::App;
+use super::unique;
 use crate::problem::Problem;
 
 /// A body in JSON. An empty one is read as `{}`.
@@ -25,6 +26,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
 /// The whole body.
 async fn collect(request: Request, app: &App) -> Result<Bytes, Problem> {
+    refuse_encoded(request.headers())?;
     let settings = app.settings();
     let max = settings.body_max;
     let declared = request.headers().get(header::CONTENT_LENGTH);
@@ -43,6 +45,27 @@ async fn collect(request: Request, app: &App) -> Result<Bytes, Problem> {
             "send it faster, or raise server.request_timeout",
         ))
     })
+}
+
+/// A body that is compressed would be read as if it were not.
+fn refuse_encoded(headers: &HeaderMap) -> Result<(), Problem> {
+    let plain = [
+        (header::CONTENT_ENCODING, "identity"),
+        (header::TRANSFER_ENCODING, "chunked"),
+    ];
+    for (name, plain) in plain {
+        let values = headers.get_all(&name).into_iter();
+        let mut values = values.map(|value| value.to_str().unwrap_or("?").trim());
+        if let Some(other) = values.find(|value| !value.eq_ignore_ascii_case(plain)) {
+            let other: String = other.chars().take(40).collect();
+            return Err(Problem::new(
+                "unsupported_encoding",
+                format!("the body is sent with {name}: {other}, which is not read here"),
+                "send the JSON as it is, without compression",
+            ));
+        }
+    }
+    Ok(())
 }
 
 async fn frames(request: Request, max: u64) -> Result<Bytes, Problem> {
@@ -89,22 +112,30 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let message = format!("the body is not UTF-8: byte {at} does not belong there");
-        Problem::bad_request(message, "send JSON in UTF-8").with("byte", at)
+        Problem::bad_request(message, "send JSON in UTF-8").with("body_byte", at)
     })?;
     let text = if text.trim_ascii().is_empty() {
         "{}"
     } else {
         text
     };
-    serde_json::from_str(text).map_err(|error| {
-        let hint = match error.classify() {
-            serde_json::error::Category::Data => "see the description of the route for its fields",
-            _ => "send one JSON object",
-        };
-        Problem::bad_request(format!("the body: {error}"), hint)
-            .with("line", error.line())
-            .with("column", error.column())
-    })
+    // What the route makes of a body has the better message, where it objects too.
+    let parsed = serde_json::from_str(text).map_err(not_understood)?;
+    unique::check(text).map_err(not_understood)?;
+    Ok(parsed)
+}
+
+fn not_understood(error: serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let hint = match error.classify() {
+        _ if message.contains("duplicate field") => "give each key of an object once",
+        _ if message.contains("recursion limit") => "nest arrays and objects at most 127 deep",
+        serde_json::error::Category::Data => "see the description of the route for its fields",
+        _ => "send one JSON object",
+    };
+    Problem::bad_request(format!("the body: {message}"), hint)
+        .with("body_line", error.line())
+        .with("body_column", error.column())
 }
 
 /// Parameters behind the `?` of an address.
@@ -151,5 +182,45 @@ mod tests {
             assert!(format!("{problem:?}").contains(expected), "{problem:?}");
         }
         assert_eq!(parse::<Wanted>(b" \n").unwrap().count, 0);
+    }
+
+    #[test]
+    fn a_key_given_twice_anywhere_is_refused_by_name() {
+        type Any = serde_json::Map<String, serde_json::Value>;
+        for body in [
+            r#"{"values": {"a": 1, "b": 2, "a": 3}}"#,
+            r#"{"values": [{"x": {"a": 1, "a": 3}}]}"#,
+            r#"{"a": 1, "a": 1}"#,
+        ] {
+            let problem = parse::<Any>(body.as_bytes()).unwrap_err();
+            let shown = format!("{problem:?}");
+            assert_eq!(problem.code(), "bad_request");
+            assert!(shown.contains("the key \\\"a\\\" twice"), "{shown}");
+        }
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
+        assert!(format!("{problem:?}").contains("127 deep"), "{problem:?}");
+    }
+
+    #[test]
+    fn encoded_bodies_are_refused_and_plain_ones_are_not() {
+        let table: [(&'static str, &str, bool); 7] = [
+            ("content-encoding", "gzip", false),
+            ("content-encoding", "identity, br", false),
+            ("content-encoding", "identity", true),
+            ("content-encoding", "Identity", true),
+            ("transfer-encoding", "gzip, chunked", false),
+            ("transfer-encoding", "chunked", true),
+            ("content-type", "gzip", true),
+        ];
+        for (name, value, admitted) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            assert_eq!(
+                refuse_encoded(&headers).is_ok(),
+                admitted,
+                "{name}: {value}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,8 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::app::App;
-use super::paced::{Pace, Paced, Phase};
+use super::paced::{Pace, Paced, Render};
+use super::phase::{Phase, Stepping};
 use super::routes;
+use crate::problem::Problem;
 
 /// More header lines than any client of ours sends.
 const HEADERS_MAX: usize = 64;
@@ -59,7 +61,8 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
             Err(_) => {
                 app.counts().count_refused_connection();
                 if let Ok(permit) = Arc::clone(&telling).try_acquire_owned() {
-                    tasks.spawn_bounded(TELLING_MAX, refuse(stream, permit));
+                    let answer = app.refuse_early(too_many());
+                    tasks.spawn_bounded(TELLING_MAX, refuse(stream, answer, permit));
                 }
             }
         }
@@ -75,15 +78,20 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSem
         head: settings.header_timeout,
         answer: settings.request_timeout,
     };
-    let socket = TokioIo::new(Paced::new(stream, phase.clone(), pace));
+    let render: Render = {
+        let app = Arc::clone(&app);
+        Box::new(move |problem| app.refuse_early(problem))
+    };
+    let socket = TokioIo::new(Paced::new(stream, phase.clone(), pace, render));
     let stopping = app.stopping().clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        phase.begin();
+        phase.begin(request.version(), !request.body().is_end_stream());
         let (app, router, phase) = (Arc::clone(&app), router.clone(), phase.clone());
         async move {
-            let response = app.answer(router, request.map(Body::new)).await;
-            phase.end();
-            Ok::<_, Infallible>(response)
+            let incoming = |body| Body::new(Stepping::request(body, phase.clone()));
+            let response = app.answer(router, request.map(incoming)).await;
+            phase.answer();
+            Ok::<_, Infallible>(response.map(|body| Stepping::answer(body, phase)))
         }
     });
     let connection = http1::Builder::new()
@@ -107,14 +115,18 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSem
     drop(place);
 }
 
+fn too_many() -> Problem {
+    Problem::new(
+        "queue_full",
+        "as many connections are open as server.connections_max allows",
+        "close idle connections, or raise server.connections_max",
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
 /// Says that there are too many connections, and lets the client read it before closing.
-async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
-    const BODY: &str = r#"{"type":"urn:mainstay:problem:queue_full","title":"Too many wait already","status":503,"detail":"as many connections are open as server.connections_max allows","code":"queue_full","sent":"no","hint":"close idle connections, or raise server.connections_max","retry_after":1.0}"#;
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        BODY.len()
-    );
-    if stream.write_all((head + BODY).as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
+async fn refuse(mut stream: TcpStream, answer: Vec<u8>, permit: OwnedSemaphorePermit) {
+    if stream.write_all(&answer).await.is_ok() && stream.shutdown().await.is_ok() {
         let mut ignored = [0; 1024];
         while stream.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
     }

@@ -46,7 +46,11 @@ async fn endpoints_are_added_weighed_drained_isolated_and_removed() {
             .await
     };
     assert_eq!(patch(json!({"weight": 5})).await.good()["weight"], 5.0);
-    patch(json!({"weight": 0})).await.bad(409, "conflict");
+    for wrong in [0.0, -1.0, 1e-300, 1e300] {
+        let refused = patch(json!({"weight": wrong})).await.bad(400, "bad_value");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("from 0.001 to 1000000"), "{detail}");
+    }
     patch(json!({"role": "king"})).await.bad(400, "bad_request");
     assert_eq!(
         patch(json!({"role": "primary"})).await.good()["role"],

@@ -58,10 +58,12 @@ async fn a_request_in_flight_is_answered_before_the_end() {
     let answered = async { client.verb("scalar", json!({"sql": slow})).await.good() };
     let ended = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        rig.end().await;
+        rig.stop(Duration::from_secs(20)).await
     };
-    let (answer, ()) = tokio::join!(answered, ended);
+    let (answer, ended) = tokio::join!(answered, ended);
     assert_eq!(answer["value"], 3_000_000);
+    assert!(ended.drained && ended.left == 0, "{ended:?}");
+    assert_eq!((ended.transactions, ended.requests), (1, 0));
     assert!(
         tokio::net::TcpStream::connect(client.address())
             .await
@@ -91,7 +93,7 @@ async fn what_does_not_end_in_time_is_cut() {
     };
     let ((), ended) = tokio::join!(hanging, ended);
     assert!(!ended.drained);
-    assert_eq!(ended.left, 0);
+    assert_eq!((ended.left, ended.transactions, ended.requests), (0, 0, 1));
 }
 
 #[tokio::test]

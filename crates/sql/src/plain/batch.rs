@@ -11,7 +11,7 @@ use super::limit::{Ended, HandOver, timeout, unknown, until};
 use super::statement::refuse_control;
 use super::transaction::commit_again;
 use crate::connection::Connection;
-use crate::database::{Answer, AnswerMax, Request, Scope, StatementResult, Work};
+use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult, Work};
 use crate::dialect::Dialect;
 use crate::error::{SqlError, Verdict};
 use crate::transaction::Begin;
@@ -105,6 +105,8 @@ struct Done {
 }
 
 struct BatchRun<'a> {
+    /// What only reads begins as such, and so runs on a session that only reads.
+    access: Access,
     steps: &'a Steps<'a>,
     max: AnswerMax,
     handed: &'a HandOver,
@@ -115,7 +117,11 @@ struct BatchRun<'a> {
 
 impl BatchRun<'_> {
     async fn on(&self, connection: &mut dyn Connection) -> Done {
-        if let Err(error) = connection.begin(&Begin::default()).await {
+        let begin = Begin {
+            access: self.access,
+            ..Begin::default()
+        };
+        if let Err(error) = connection.begin(&begin).await {
             return Done {
                 result: Err(error),
                 is_over: false,
@@ -164,6 +170,7 @@ impl Plain {
         let committing = HandOver::new(None);
         let stop = AtomicBool::new(false);
         let run = BatchRun {
+            access: request.access,
             steps: &steps,
             max: request.answer_max,
             handed: &handed,

@@ -204,7 +204,6 @@ impl Pinned {
         let endpoint = self.endpoint.clone();
         let operation = self.operation(request.name.clone(), request.safety, &request.options);
         let mut account = proxy.source().account(&operation);
-        account.on(endpoint.clone());
         let correlation_id = account.correlation_id;
         // The member cancels the statement at its limit and waits for the proof.
         let limit = self.limit(&request.options) + WRITE_GRACE;
@@ -215,6 +214,7 @@ impl Pinned {
                 return Err(error);
             }
         };
+        account.on(endpoint.clone());
         let ran = tokio::time::timeout(limit, alive.run(request)).await;
         let result = ran.unwrap_or_else(|_| Err(statement_unanswered(limit)));
         match result {
@@ -259,15 +259,17 @@ impl Pinned {
         let operation = self.operation("commit".into(), safety, &self.options.clone());
         let proxy = self.proxy.clone();
         let mut account = proxy.source().account(&operation);
-        account.on(self.endpoint.clone());
         let correlation_id = account.correlation_id;
         if let Err(error) = self.alive() {
             account.settle(&Ended::Rejected(error.code().as_str()));
             return Err(error);
         }
         let Some(inner) = self.inner.take() else {
-            return Err(lost_before());
+            let error = lost_before();
+            account.settle(&Ended::Rejected(error.code().as_str()));
+            return Err(error);
         };
+        account.on(self.endpoint.clone());
         let writing = proxy.begin_write(&self.options, safety);
         let limit = self.limit(&self.options) + WRITE_GRACE;
         let ended = tokio::time::timeout(limit, inner.commit()).await;
@@ -281,6 +283,7 @@ impl Pinned {
                 answer.meta.attempts = 1;
                 answer.meta.cache = "off";
                 answer.meta.correlation_id = Some(correlation_id);
+                answer.meta.policy_version = proxy.source().snapshot().policy.version;
                 Ok(answer)
             }
             Err(error) => {

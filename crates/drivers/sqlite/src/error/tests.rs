@@ -27,7 +27,7 @@ fn expected(name: &str) -> &'static str {
         _ if starts("SQLITE_BUSY") || starts("SQLITE_LOCKED") || name == "SQLITE_PROTOCOL" => {
             "contention contention low endpoint None"
         }
-        "SQLITE_FULL" => "attempts_failed saturation medium endpoint None",
+        "SQLITE_FULL" => "attempts_failed saturation none endpoint None",
         "SQLITE_NOMEM" => "attempts_failed saturation critical endpoint None",
         _ if starts("SQLITE_IOERR") || starts("SQLITE_CANTOPEN") => {
             "attempts_failed endpoint medium endpoint None"

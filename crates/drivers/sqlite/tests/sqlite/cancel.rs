@@ -1,9 +1,11 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use mainstay_engine::Sent;
-use mainstay_sql::{Access, AnswerMax, BatchMax, Code, Value, Verdict};
+use mainstay_engine::{Blame, Sent};
+use mainstay_sql::{Access, AnswerMax, BatchMax, Code, Driver, Value, Verdict};
+use mainstay_sqlite::SqliteDriver;
 
 use super::bench::{Bench, begin, run, scalar};
 
@@ -215,4 +217,39 @@ async fn a_cancelled_write_ends_its_transaction_and_nothing_runs_outside_of_it()
         );
     }
     assert!(lost > 0, "no write was cancelled while it ran");
+}
+
+/// SQLite looks for an interrupt between the steps of its machine, and this is one step of a second or more.
+const ONE_LONG_STEP: &str = "SELECT instr(zeroblob(400000), CAST(zeroblob(200000) || 'x' AS BLOB))";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_wait_for_threads_that_were_left_inside_one_long_function() {
+    let bench = Bench::new();
+    let driver = SqliteDriver::new(bench.settings()).unwrap();
+    let mut held = driver.connect(Access::ReadWrite).await.unwrap();
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        left.push(driver.connect(Access::ReadOnly).await.unwrap());
+    }
+    for mut connection in left {
+        let running = connection.run(ONE_LONG_STEP, &[], AnswerMax::default(), &|| ());
+        let cut = tokio::time::timeout(Duration::from_millis(100), running).await;
+        assert!(cut.is_err(), "it was too short for this test");
+    }
+    let opened = tokio::time::Instant::now();
+    let next = driver.connect(Access::ReadOnly).await;
+    let waited = opened.elapsed();
+    match next {
+        // They ended within the wait.
+        Ok(_) => assert!(waited > Duration::from_millis(50), "{waited:?}"),
+        Err(error) => {
+            assert_eq!(error.failure().blame, Blame::Us, "{error}");
+            assert_eq!(error.sent(), Sent::No);
+        }
+    }
+    // Whoever has a connection goes on.
+    assert_eq!(scalar(&mut held, "SELECT 1").await, Value::I64(1));
+    let again = async { while driver.connect(Access::ReadOnly).await.is_err() {} };
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, again).await.expect("they end");
 }

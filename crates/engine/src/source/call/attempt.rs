@@ -104,8 +104,14 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             self.limit.cut_by_deadline && is_below_p99(&outcome, &endpoint, in_flight.began, now);
         let elapsed = in_flight.finish(&outcome, cut_short, now, at);
         match (outcome, result) {
-            (Outcome::Neutral, Some(Err(error))) => AttemptEnd::Neutral(error),
-            (Outcome::Redirect, Some(Err(error))) => AttemptEnd::Redirect(error),
+            (Outcome::Neutral, Some(Err(error))) => {
+                self.account.attempted_in_vain(elapsed, &error);
+                AttemptEnd::Neutral(error)
+            }
+            (Outcome::Redirect, Some(Err(error))) => {
+                self.account.attempted_in_vain(elapsed, &error);
+                AttemptEnd::Redirect(error)
+            }
             (outcome, result) => {
                 let failure = failure_of(outcome);
                 self.account.attempted(elapsed, Some(&failure));

@@ -154,7 +154,7 @@ impl<E> Progress<E> {
             return Some(Rejection::new(Reason::CircuitOpen, retry_in, message));
         }
         refusals.isolated.then(|| {
-            let message = "the endpoint is isolated by its operator until it is released";
+            let message = "every endpoint that fits is isolated by its operator; release one (over HTTP: POST /v1/sources/SOURCE/endpoints/ENDPOINT/release)";
             Rejection::new(Reason::CircuitOpen, None, message)
         })
     }

@@ -5,11 +5,12 @@ use std::time::Duration;
 use mainstay_engine::Safety;
 use mainstay_engine::policy::ReadFrom;
 use mainstay_sql::{
-    AnswerMax, CacheUse, Code, Filter, Operator, Options, Order, SqlError, Value, value,
+    AnswerMax, CacheUse, Code, Database, Filter, Operator, Options, Order, SqlError, Value, value,
 };
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use super::place::Place;
 use crate::http::app::App;
 use crate::http::caller::{Caller, checked_key};
 use crate::problem::Problem;
@@ -22,51 +23,78 @@ const MEMORY_PER_JSON: u64 = 4;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CallOptions {
-    cache: Option<String>,
-    ttl: Option<String>,
-    deadline: Option<String>,
-    session: Option<String>,
-    read_from: Option<String>,
-    safety: Option<String>,
-    idempotency_key: Option<String>,
+    cache: Option<Word>,
+    ttl: Option<Word>,
+    deadline: Option<Word>,
+    session: Option<Word>,
+    read_from: Option<Word>,
+    safety: Option<Word>,
+    idempotency_key: Option<Word>,
 }
+
+/// A value that should be a text: what else it is can be told with what would be right.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Word(Json);
+
+impl Word {
+    fn text(&self, option: &str, hint: &str) -> Result<&str, Problem> {
+        match &self.0 {
+            Json::String(text) => Ok(text),
+            other => {
+                let shown: String = other.to_string().chars().take(40).collect();
+                let message = format!("options.{option}: expected a text, got {shown}");
+                Err(Problem::bad_request(message, hint))
+            }
+        }
+    }
+}
+
+const CACHE: &str =
+    "use one of \"off\", \"use\", \"refresh\"; only off is available in this version";
+const DURATION: &str = "a number with its unit, such as \"500ms\" or \"2s\"";
+const KEY: &str = "send 1 to 256 bytes of text, or leave it out";
+const READ_FROM: &str = "use one of any, replica, primary";
+const SAFETY: &str = "use one of read, idempotent_write, write";
 
 impl CallOptions {
     /// With what the headers and the limits of the server say.
     pub(super) fn complete(self, caller: &Caller, app: &App) -> Result<Options, Problem> {
         let mut options = caller.options();
         if let Some(word) = &self.cache {
-            options.cache = match word.as_str() {
+            options.cache = match word.text("cache", CACHE)? {
                 "off" => CacheUse::Off,
                 "use" => CacheUse::Use,
                 "refresh" => CacheUse::Refresh,
-                _ => return Err(not_one_of("cache", word, "off, use, refresh")),
+                word => return Err(not_one_of("cache", word, CACHE)),
             };
         }
-        if let Some(text) = &self.ttl {
-            options.ttl = Some(duration("ttl", text)?);
+        if let Some(word) = &self.ttl {
+            options.ttl = Some(duration("ttl", word.text("ttl", DURATION)?)?);
         }
-        if let Some(text) = &self.deadline {
-            options.deadline = Some(deadline(text)?);
+        if let Some(word) = &self.deadline {
+            options.deadline = Some(deadline(word.text("deadline", DURATION)?)?);
         }
-        if let Some(key) = self.session {
-            options.session = Some(checked_key("options.session", &key)?);
+        if let Some(key) = &self.session {
+            let key = key.text("session", KEY)?;
+            options.session = Some(checked_key("options.session", key)?);
         }
-        if let Some(key) = self.idempotency_key {
-            options.idempotency_key = Some(checked_key("options.idempotency_key", &key)?);
+        if let Some(key) = &self.idempotency_key {
+            let key = key.text("idempotency_key", KEY)?;
+            options.idempotency_key = Some(checked_key("options.idempotency_key", key)?);
         }
         if let Some(word) = &self.read_from {
+            let word = word.text("read_from", READ_FROM)?;
             let parsed = ReadFrom::parse(word);
-            let parsed =
-                parsed.ok_or_else(|| not_one_of("read_from", word, "any, replica, primary"));
+            let parsed = parsed.ok_or_else(|| not_one_of("read_from", word, READ_FROM));
             options.read_from = Some(parsed?);
         }
         if let Some(word) = &self.safety {
-            options.safety = Some(match word.as_str() {
+            options.safety = Some(match word.text("safety", SAFETY)? {
                 "read" => Safety::Read,
                 "idempotent_write" => Safety::IdempotentWrite,
                 "write" => Safety::Write,
-                _ => return Err(not_one_of("safety", word, "read, idempotent_write, write")),
+                word => return Err(not_one_of("safety", word, SAFETY)),
             });
         }
         options.answer_max = AnswerMax {
@@ -77,12 +105,9 @@ impl CallOptions {
     }
 }
 
-fn not_one_of(option: &str, word: &str, known: &str) -> Problem {
+fn not_one_of(option: &str, word: &str, hint: &str) -> Problem {
     let word: String = word.chars().take(40).collect();
-    Problem::bad_request(
-        format!("options.{option}: unknown value {word:?}"),
-        format!("use one of {known}"),
-    )
+    Problem::bad_request(format!("options.{option}: unknown value {word:?}"), hint)
 }
 
 fn duration(option: &str, text: &str) -> Result<Duration, Problem> {
@@ -90,7 +115,7 @@ fn duration(option: &str, text: &str) -> Result<Duration, Problem> {
         let text: String = text.chars().take(40).collect();
         Problem::bad_request(
             format!("options.{option}: {text:?} is not a duration"),
-            "a number with its unit, such as \"500ms\" or \"2s\"",
+            DURATION,
         )
     })
 }
@@ -128,6 +153,22 @@ impl StatementBody {
     pub(super) fn text(&self) -> Result<&str, Problem> {
         checked_text(&self.sql)
     }
+}
+
+/// Refuses what begins or ends a transaction, which has routes of its own.
+pub(super) fn refuse_control(place: &Place, sql: &str) -> Result<(), Problem> {
+    let class = place.served.proxy().schema().classify(sql);
+    if !class.is_transaction_control {
+        return Ok(());
+    }
+    let routes = format!("/v1/sources/{}/transactions", place.served.name());
+    Err(Problem::new(
+        "bad_statement",
+        "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not run as statements",
+        format!(
+            "POST {routes} begins a transaction; it goes on at {routes}/ID/query, execute and savepoint, and ends at commit or rollback"
+        ),
+    ))
 }
 
 /// A text of SQL that a database can be given.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::call::{
     CallOptions, FilterBody, OrderBody, StatementBody, check_count, checked_text, filters, params,
-    record,
+    record, refuse_control,
 };
 use super::place::Place;
 use crate::http::answer::{Shape, respond};
@@ -103,7 +103,7 @@ fn statement(
     caller: &Caller,
     app: &App,
 ) -> Result<(String, Vec<mainstay_sql::Value>, Options), Problem> {
-    body.text()?;
+    refuse_control(place, body.text()?)?;
     let params = params(&body.params)?;
     let mut options = body.options.complete(caller, app)?;
     if options.safety.is_none() && place.writes_may_repeat() {
@@ -339,8 +339,12 @@ pub(super) async fn script(
     Body(body): Body<ScriptBody>,
 ) -> Answered {
     let proxy = place.served.proxy();
-    let count = split_script(proxy.dialect(), checked_text(&body.sql)?).len();
+    let statements = split_script(proxy.dialect(), checked_text(&body.sql)?);
+    let count = statements.len();
     check_count("statements", count, app.settings().statements_max)?;
+    for statement in &statements {
+        refuse_control(&place, statement)?;
+    }
     let options = body.options.complete(&caller, &app)?;
     let answer = proxy.script(&body.sql, options).await?;
     respond(&answer, Shape::Script, app.settings().answer_max)

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mainstay_engine::event::Role;
-use mainstay_engine::source::{ControlError, EndpointStatus};
+use mainstay_engine::source::{ControlError, EndpointStatus, check_weight};
 use mainstay_sql::proxy::control;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -173,9 +173,7 @@ async fn patch_in(app: Arc<App>, place: Place, body: PatchBody) -> Result<Json<V
     let role = body.role.as_deref().map(role).transpose()?;
     if let Some(weight) = body.weight {
         // Checked here as well, so that a wrong weight leaves the role alone.
-        if !(weight.is_finite() && weight > 0.0) {
-            return Err(control_problem(&ControlError::Weight(weight)));
-        }
+        check_weight(weight).map_err(|problem| control_problem(&problem))?;
         let mut overrides = app.layers().overrides();
         let mut fields = Map::new();
         fields.insert("weight".to_owned(), json!(weight));

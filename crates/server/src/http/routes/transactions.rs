@@ -10,7 +10,7 @@ use mainstay_sql::{Access, Answer, Begin, Database, Isolation, Kind, Request, Sq
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{CallOptions, StatementBody, params};
+use super::call::{CallOptions, StatementBody, params, refuse_control};
 use super::place::Place;
 use crate::http::answer::{Shape, respond};
 use crate::http::app::App;
@@ -105,6 +105,7 @@ async fn run(
     body: StatementBody,
 ) -> Result<Answer, Problem> {
     let text: Arc<str> = Arc::from(body.text()?);
+    refuse_control(place, &text)?;
     let params = params(&body.params)?;
     let options = body.options.complete(caller, app)?;
     refuse_retries(&options)?;
