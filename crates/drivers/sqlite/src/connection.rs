@@ -114,9 +114,10 @@ fn ready(text: &str, params: &[Value]) -> Result<Text, SqlError> {
 }
 
 impl Connection for SqliteConnection {
-    /// A reader of a deleted or replaced file would go on without an error, so that is asked too.
+    /// A reader of a deleted or replaced file would go on without an error, so that is asked too, though
+    /// not for each read anew; each write looks by itself.
     fn is_closed(&self) -> bool {
-        self.gate.is_broken() || self.gate.is_file_gone()
+        self.gate.is_broken() || self.gate.is_file_gone_lately()
     }
 
     fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {

@@ -4,8 +4,8 @@
 //! itself is given under the same lock that marks a job's start and end: it can neither come too early for
 //! the job nor hit the next one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use mainstay_sql::{BoxFuture, Cancel};
@@ -28,7 +28,7 @@ pub(crate) struct Gate {
     /// The session cannot be used any more.
     is_broken: AtomicBool,
     /// The file that the session has open.
-    file: Mutex<Option<Arc<Identity>>>,
+    file: OnceLock<Identity>,
 }
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Default for Gate {
             cancelled: AtomicU64::new(0),
             running: AtomicU64::new(NONE),
             is_broken: AtomicBool::new(false),
-            file: Mutex::default(),
+            file: OnceLock::new(),
         }
     }
 }
@@ -111,7 +111,8 @@ impl Gate {
 
     /// Takes over the handle of a newly opened session, from its worker thread.
     pub(crate) fn attach(&self, session: InterruptHandle, file: Identity) {
-        *self.file.lock() = Some(Arc::new(file));
+        // A gate has one session.
+        let _ = self.file.set(file);
         let mut state = self.state.lock();
         state.session = Some(session);
         state.worker = Some(std::thread::current());
@@ -124,8 +125,12 @@ impl Gate {
 
     /// Whether the session's file was deleted or replaced.
     pub(crate) fn is_file_gone(&self) -> bool {
-        let file = self.file.lock().clone();
-        file.is_some_and(|file| file.is_gone())
+        self.file.get().is_some_and(Identity::is_gone)
+    }
+
+    /// The same, as it was a moment ago: what a read may depend on.
+    pub(crate) fn is_file_gone_lately(&self) -> bool {
+        self.file.get().is_some_and(Identity::is_gone_lately)
     }
 
     /// Whether the session cannot be used any more.

@@ -103,7 +103,8 @@ impl Session {
         self.connection
             .file_control(Some(MAIN_DB), FileControl::HasMoved(&mut has_moved))
             .map_err(|error| fault(stage, &error))?;
-        match has_moved == 0 && !self.gate.is_file_gone() {
+        let is_gone = self.gate.is_file_gone();
+        match has_moved == 0 && !is_gone {
             true => Ok(()),
             false => Err(error::moved(stage)),
         }
