@@ -201,7 +201,8 @@ impl<C: Connector> Pool<C> {
         let (permit, found) = match begin {
             Begin::Admitted(found) => (Permit::counted(&self.shared), found),
             Begin::Full => {
-                let permit = self.wait_for_place().await?;
+                // What is rare is boxed, so that the usual way stays small.
+                let permit = Box::pin(self.wait_for_place()).await?;
                 let found = self.shared.state.lock().next_idle(mode, Instant::now());
                 (permit, found)
             }
@@ -209,7 +210,7 @@ impl<C: Connector> Pool<C> {
         };
         let (connection, origin) = match self.first_usable(mode, found).await {
             Some(idle) => (idle.connection, idle.origin),
-            None => self.open(mode).await?,
+            None => Box::pin(self.open(mode)).await?,
         };
         Ok(Lease::new(connection, origin, permit, hold))
     }
@@ -363,7 +364,7 @@ impl<C: Connector> Pool<C> {
             let mut idle = found.idle?;
             let connector = &self.shared.connector;
             if !connector.is_closed(&idle.connection)
-                && (!found.check || self.answers(&mut idle.connection).await)
+                && (!found.check || Box::pin(self.answers(&mut idle.connection)).await)
             {
                 return Some(idle);
             }

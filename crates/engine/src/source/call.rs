@@ -303,8 +303,9 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         F: Fn(Attempt<M>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
+        // What is rare is boxed: the future of a call is moved about, and most calls need none of it.
         let admitted = match self.admit() {
-            Ok(None) => self.admit_later().await,
+            Ok(None) => Box::pin(self.admit_later()).await,
             Ok(Some(place)) => Ok(place),
             Err(rejection) => Err(rejection),
         };
@@ -315,7 +316,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         loop {
             let mut in_flight = match self.begin() {
                 Ok(Begin::Attempt(in_flight)) => in_flight,
-                Ok(Begin::Wait(nothing)) => match self.wait(nothing).await {
+                Ok(Begin::Wait(nothing)) => match Box::pin(self.wait(nothing)).await {
                     Ok(()) => continue,
                     Err(stop) => return Err(self.stop(stop)),
                 },
@@ -328,7 +329,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
                 AttemptEnd::Failure(failed) => {
                     // Its slot is free while the call waits for its next attempt.
                     drop(in_flight);
-                    if let Some(stop) = self.after(failed).await {
+                    if let Some(stop) = Box::pin(self.after(failed)).await {
                         return Err(self.stop(stop));
                     }
                 }

@@ -1,7 +1,7 @@
 //! Work under a time limit, and what its end proves.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,6 +27,11 @@ impl HandOver {
             attempt,
             happened: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a proxy's attempt is around it, which ends it in time.
+    pub(super) fn is_of_attempt(&self) -> bool {
+        self.attempt.is_some()
     }
 
     pub(super) fn tell(&self) {
@@ -77,6 +82,14 @@ pub(super) async fn until<T>(
             is_quiet: true,
         };
     };
+    Box::pin(cancelled(cancel, work)).await
+}
+
+/// Cancels work at the server and waits a little for what it says to that.
+async fn cancelled<T>(
+    cancel: Arc<dyn Cancel>,
+    mut work: Pin<&mut impl Future<Output = Result<T, SqlError>>>,
+) -> Ended<T> {
     let mut enough = pin!(tokio::time::sleep(PROOF_WAIT));
     let mut cancelling = cancel.cancel();
     let (mut result, mut is_quiet) = (None, false);

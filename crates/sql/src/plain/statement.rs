@@ -102,9 +102,8 @@ impl Plain {
             .await;
         if is_alone && is_hidden_write(request, &result) {
             self.shared.schema.remember_write(text);
-            result = self
-                .attempt(&one, Access::ReadWrite, Safety::Write, &scope)
-                .await;
+            let again = self.attempt(&one, Access::ReadWrite, Safety::Write, &scope);
+            result = Box::pin(again).await;
         }
         let mut answer = result?;
         answer.meta.attempts = 1;
@@ -145,7 +144,7 @@ impl Plain {
         let result = one.on(lease, &judge, handed).await;
         match result {
             Err(error) if is_stale(&error) && !lease.is_closed() => {
-                one.on(lease, &judge, handed).await
+                Box::pin(one.on(lease, &judge, handed)).await
             }
             result => result,
         }
@@ -173,7 +172,10 @@ impl One<'_> {
         lease.set_active(true);
         let tell = || handed.tell();
         let work = lease.run(self.text, self.params, self.answer_max, &tell);
-        let ended = until(self.ends_at, cancel, || handed.has_happened(), work).await;
+        // A read inside of an attempt is dropped at the attempt's end; a second timer would end it no better.
+        let is_cut_outside = handed.is_of_attempt() && judge.safety.is_read();
+        let ends_at = self.ends_at.filter(|_| !is_cut_outside);
+        let ended = until(ends_at, cancel, || handed.has_happened(), work).await;
         settle(lease, ended, judge, handed)
     }
 }

@@ -27,9 +27,7 @@ impl DataProxy {
         let fresh_for = policy.lag_max.unwrap_or(Duration::from_secs(10));
         let wait = policy.read_your_writes_wait;
         let sessions = &self.shared.sessions;
-        sessions
-            .wanted(session, scope.seen, fresh_for, wait, &snapshot)
-            .await
+        Box::pin(sessions.wanted(session, scope.seen, fresh_for, wait, &snapshot)).await
     }
 
     /// Keeps count of a call that may write in a session, from before it is sent.
@@ -58,7 +56,7 @@ impl DataProxy {
             let member = self.knows_position(endpoint.as_str());
             let snapshot = self.source().snapshot();
             let wait = snapshot.policy.route.read_your_writes_wait;
-            writing.acknowledged(member.as_ref(), wait).await;
+            Box::pin(writing.acknowledged(member.as_ref(), wait)).await;
         }
     }
 

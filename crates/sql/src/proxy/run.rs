@@ -29,7 +29,7 @@ impl DataProxy {
                 parts @ CallErrorParts {
                     kind: CallErrorKind::Redirected { .. },
                     ..
-                } => self.run_as_write(request, scope, parts).await,
+                } => Box::pin(self.run_as_write(request, scope, parts)).await,
                 parts => Err(errors::from_parts(parts, request.safety)),
             },
         }

@@ -66,7 +66,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                     Poll::Pending => bounds.hold(work, in_flight).await,
                 }
             }
-            Some(fault) => injected(fault, || work(attempt), bounds, in_flight).await,
+            Some(fault) => Box::pin(injected(fault, || work(attempt), bounds, in_flight)).await,
         };
         let now = Instant::now();
         let at = self.inner.origin.nanos(now);
