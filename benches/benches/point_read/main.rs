@@ -14,6 +14,8 @@ use mainstay::sql::{Database, Driver, Options, Plain, Value, Verbs};
 use mainstay::tasks::Tasks;
 use mainstay::{Chance, DataProxy, EndpointSpec, Policy, Preset, Role};
 
+type Compare = fn() -> anyhow::Result<()>;
+
 /// `cargo bench --bench point_read -- sqlite` measures that database only.
 fn main() -> anyhow::Result<()> {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
@@ -22,7 +24,7 @@ fn main() -> anyhow::Result<()> {
         names.clone().next().is_none() || names.any(|word| word == name)
     };
     let mut problems = Vec::new();
-    let all: [(&str, fn() -> anyhow::Result<()>); 3] = [
+    let all: [(&str, Compare); 3] = [
         ("sqlite", sqlite::compare),
         ("postgres", postgres::compare),
         ("mariadb", mariadb::compare),
