@@ -189,6 +189,9 @@ pub struct Scope {
     /// What a read must have seen of its session's writes, where the proxy has found out: a position as
     /// a number, 0 for nothing in particular. `None`: whoever gets it knows the session by itself.
     pub seen: Option<u64>,
+    /// What the proxy knows about the schema, by which it classified the call. `None`: whoever gets it
+    /// goes by its own.
+    pub schema: Option<Arc<Schema>>,
 }
 
 /// Where an answer came from.

@@ -134,6 +134,11 @@ pub enum Verdict {
     PrepareAgain,
     /// The connection with its transaction is gone.
     LeaseLost,
+    /// A statement opened a transaction that nobody would commit. It was rolled back, which proves that
+    /// nothing happened, of whatever kind the statement is.
+    Undone,
+    /// A statement ended the transaction that it ran in: what the transaction did may be there to stay.
+    TransactionEnded,
     /// Work that nobody can look into, of which something was handed over: it is not begun again,
     /// whatever its failure proves.
     Once,

@@ -3,6 +3,7 @@
 //! A driver implements [`Driver`] and [`Connection`]; pooled, it is a [`Database`]; a proxy over several
 //! endpoints is a [`Database`] as well.
 
+mod advice;
 pub mod catalog;
 pub mod connection;
 pub mod database;
@@ -18,11 +19,13 @@ pub mod schema;
 pub mod select;
 mod sql_text;
 pub mod statement;
+pub mod stray;
 pub mod stream;
 pub mod transaction;
 pub mod value;
 pub mod verbs;
 
+pub use advice::advice;
 pub use connection::{Cancel, Connection, Driver, HandedOver};
 pub use database::{
     Access, Answer, AnswerMax, BoxFuture, CacheUse, Collected, Database, Meta, Options, Position,

@@ -91,6 +91,11 @@ impl Plain {
         self.shared.pool.connector().driver().address()
     }
 
+    /// What is known about the schema: by whoever classified the call, so that both see it alike.
+    fn schema_of<'a>(&'a self, of_caller: Option<&'a Arc<Schema>>) -> &'a Schema {
+        of_caller.map_or(&self.shared.schema, Arc::as_ref)
+    }
+
     /// When work with these options is cut: at the attempt's end inside of a proxy, else by the
     /// deadline and the attempt timeout of the policy.
     fn ends_at(

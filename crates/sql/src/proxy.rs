@@ -48,7 +48,7 @@ pub struct DataProxy {
 struct Shared {
     source: Source<Member>,
     dialect: Dialect,
-    schema: Schema,
+    schema: Arc<Schema>,
     sessions: Sessions,
     limits: TransactionLimits,
     transactions: AtomicU32,

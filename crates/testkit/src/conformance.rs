@@ -13,6 +13,7 @@ mod catalog;
 mod interruptions;
 mod sessions;
 mod statements;
+mod stray;
 mod transactions;
 mod values;
 
@@ -25,6 +26,7 @@ pub use catalog::*;
 pub use interruptions::*;
 pub use sessions::*;
 pub use statements::*;
+pub use stray::*;
 pub use transactions::*;
 pub use values::*;
 
@@ -107,6 +109,8 @@ checks!(
     a_transaction_that_is_dropped_is_rolled_back,
     a_script_stops_at_its_first_failure_and_undoes_the_rest,
     many_rows_are_written_whole_or_not_at_all,
+    a_transaction_that_nobody_began_is_undone_and_told,
+    a_transaction_that_a_statement_ended_is_lost,
     the_catalog_describes_tables_keys_and_relations,
     what_is_not_there_is_not_described,
     a_probe_answers,

@@ -38,10 +38,9 @@ pub(crate) fn answered(error: &ServerError, context: Context) -> SqlError {
         .blame(ruling.blame)
         .sent(ruling.sent)
         .code(error.number.to_string());
-    let mut named = SqlError::new(ruling.code, failure).verdict(ruling.verdict);
-    if !ruling.hint.is_empty() {
-        named = named.hint(ruling.hint);
-    }
+    let named = SqlError::new(ruling.code, failure)
+        .verdict(ruling.verdict)
+        .hint(ruling.hint);
     match constraint(error) {
         Some(name) => named.place("constraint", name),
         None => named.place("sqlstate", error.state.clone()),
@@ -151,6 +150,14 @@ pub(crate) fn unresolved(address: &str, error: &io::Error) -> SqlError {
     let message = format!("{address}: the name cannot be resolved: {error}");
     let failure = Failure::new(Category::Transient, message).sent(Sent::No);
     SqlError::new(Code::AttemptsFailed, failure).hint("check `host` and the name service")
+}
+
+/// A rollback left something.
+pub(crate) fn partly_undone() -> SqlError {
+    let message = "the rollback left what was changed in tables without transactions";
+    let failure = Failure::new(Category::Persistent, message).sent(Sent::Maybe);
+    SqlError::new(Code::OutcomeUnknown, failure)
+        .hint("look what is there, and use InnoDB for tables that are changed in transactions")
 }
 
 /// The session's transaction went with its connection.

@@ -3,6 +3,7 @@
 mod answer;
 mod port;
 mod recovery;
+mod stray;
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ pub(crate) struct Session {
     /// A method is running, or its future was dropped.
     in_doubt: bool,
     in_transaction: bool,
-    /// A statement of the open transaction has committed what came before it, as DDL does.
+    /// A statement of the open transaction has committed what came before it, as DDL does, or may have, as
+    /// a procedure.
     committed_early: bool,
     /// A statement that was prepared and is not kept yet.
     preparing: Option<u32>,
@@ -100,7 +102,13 @@ impl Session {
     async fn make_ours(&mut self, phase: Phase) -> Result<(), SqlError> {
         let is_read_only = self.access == Access::ReadOnly;
         let text = self.settings.session_text(self.flavour, is_read_only);
-        self.command(&text, phase).await.map(drop)
+        let finished = self.command(&text, phase).await?;
+        match finished.commits_each() {
+            true => Ok(()),
+            false => Err(errors::misconfigured(
+                "with the option autocommit off nothing would ever be committed; leave it out",
+            )),
+        }
     }
 
     pub(crate) fn attach(&mut self, canceller: MysqlCancel) {
@@ -185,7 +193,7 @@ impl Session {
             is_read_only: self.access == Access::ReadOnly,
         };
         let mut named = errors::answered(error, context);
-        if self.committed_early && matches!(phase, Phase::Run { .. } | Phase::Commit) {
+        if self.committed_early && phase == Phase::Commit {
             // What came before in this transaction is there to stay.
             named.detail_mut().failure.sent = mainstay_engine::Sent::Maybe;
         }

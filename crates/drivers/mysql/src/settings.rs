@@ -78,6 +78,9 @@ impl MysqlSettings {
     /// mode; otherwise it would be bent.
     pub(crate) fn session_text(&self, flavour: Flavour, is_read_only: bool) -> String {
         let mut text = String::from("SET NAMES utf8mb4");
+        if !self.has("autocommit") {
+            text.push_str(", @@session.autocommit = 1");
+        }
         if self.is_utc() {
             text.push_str(", @@session.time_zone = '+00:00'");
         }
@@ -152,7 +155,7 @@ mod tests {
         ];
         assert_eq!(
             settings.session_text(Flavour::Mariadb, true),
-            "SET NAMES utf8mb4, @@session.time_zone = '+00:00', \
+            "SET NAMES utf8mb4, @@session.autocommit = 1, @@session.time_zone = '+00:00', \
              @@session.sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), \
              @@session.max_statement_time = 1.5, \
              @@session.default_storage_engine = _utf8mb4 0x612762, \

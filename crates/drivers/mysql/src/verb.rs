@@ -14,6 +14,8 @@ pub(crate) struct Verb {
     pub(crate) counts: bool,
     /// An error answer proves that nothing took effect, if its tables are transactional.
     pub(crate) is_atomic: bool,
+    /// It commits the transaction that it stands in, also where it fails, as DDL does.
+    pub(crate) commits: bool,
 }
 
 impl Verb {
@@ -35,12 +37,36 @@ impl Verb {
         };
         // They may commit midway, or do several things that do not undo each other.
         let never = [
-            "CALL", "DO", "COMMIT", "OPTIMIZE", "REPAIR", "ANALYZE", "EXECUTE", "BEGIN",
+            "CALL", "DO", "COMMIT", "OPTIMIZE", "REPAIR", "ANALYZE", "EXECUTE",
+        ];
+        let second = words.get(1).map_or("", |(word, _)| word);
+        let is_block = is_one(first, &["BEGIN"]) && is_one(second, &["NOT"]);
+        let committing = [
+            "ALTER",
+            "ANALYZE",
+            "CACHE",
+            "CHANGE",
+            "CHECK",
+            "CREATE",
+            "DROP",
+            "FLUSH",
+            "GRANT",
+            "INSTALL",
+            "LOCK",
+            "OPTIMIZE",
+            "RENAME",
+            "REPAIR",
+            "RESET",
+            "REVOKE",
+            "TRUNCATE",
+            "UNINSTALL",
+            "UNLOCK",
         ];
         let drops_several = is_one(first, &["DROP"]) && has_comma(text);
         Verb {
             counts: is_one(main, &changing),
-            is_atomic: !is_one(first, &never) && !drops_several,
+            is_atomic: !is_one(first, &never) && !drops_several && !is_block,
+            commits: is_one(first, &committing),
         }
     }
 }
@@ -122,16 +148,37 @@ mod tests {
             "do sleep(1)",
             "DROP TABLE a, b",
             "OPTIMIZE TABLE t",
+            "BEGIN NOT ATOMIC COMMIT; END",
         ] {
             assert!(!Verb::read(text).is_atomic, "{text}");
         }
         for text in [
             "INSERT INTO t VALUES ('CALL')",
             "SELECT `do`",
+            "BEGIN",
             "DROP TABLE a",
             "ALTER TABLE t ADD c int",
         ] {
             assert!(Verb::read(text).is_atomic, "{text}");
+        }
+    }
+
+    #[test]
+    fn ddl_commits_by_itself() {
+        for text in [
+            "create table t (a int)",
+            "/* x */ TRUNCATE t",
+            "UNLOCK TABLES",
+        ] {
+            assert!(Verb::read(text).commits, "{text}");
+        }
+        for text in [
+            "COMMIT",
+            "CALL p()",
+            "INSERT INTO t VALUES ('DROP')",
+            "SET a = 1",
+        ] {
+            assert!(!Verb::read(text).commits, "{text}");
         }
     }
 

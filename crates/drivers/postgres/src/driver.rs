@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mainstay_engine::tasks::Tasks;
 use mainstay_sql::{Access, BoxFuture, Connection, Dialect, Driver, SqlError};
 use tokio::net::{TcpStream, lookup_host};
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config};
 
 use crate::cancel::{PostgresCancel, Request};
@@ -13,7 +14,8 @@ use crate::errors::{self, Phase};
 use crate::link::{Link, drive};
 use crate::session::Session;
 use crate::settings::PostgresSettings;
-use crate::tls::{Encrypted, Tls};
+use crate::tls::{Encrypted, Tls, Watching};
+use crate::watched::{ServerStatus, Watched};
 
 /// Opens connections to one PostgreSQL server.
 pub struct PostgresDriver {
@@ -37,8 +39,9 @@ impl PostgresDriver {
             .await
             .map_err(refused)?;
         let config = self.config(access, &tls)?;
-        let (client, connection, address) = self.dial(&config, &tls).await?;
-        let link = Arc::new(Link::new());
+        let status = Arc::default();
+        let (client, connection, address) = self.dial(&config, &tls, &status).await?;
+        let link = Arc::new(Link::new(status));
         let mover = drive(
             &self.tasks,
             link.clone(),
@@ -81,7 +84,12 @@ impl PostgresDriver {
     }
 
     /// Tries the addresses in turn until one answers; what a server says is final.
-    async fn dial(&self, config: &Config, tls: &Tls) -> Result<Dialled, SqlError> {
+    async fn dial(
+        &self,
+        config: &Config,
+        tls: &Tls,
+        status: &Arc<ServerStatus>,
+    ) -> Result<Dialled, SqlError> {
         let host = (self.settings.host.as_str(), self.settings.port);
         let unreachable = |e: std::io::Error| {
             errors::lost(
@@ -96,7 +104,11 @@ impl PostgresDriver {
             .map_err(|e| errors::unresolved(&self.address(), &e))?
         {
             match mainstay_transport::open(address, &self.settings.socket).await {
-                Ok(stream) => return login(stream, config, tls, address).await,
+                Ok(stream) => {
+                    let asks = tls.mode() != SslMode::Disable;
+                    let stream = Watched::new(stream, status.clone(), asks);
+                    return login(stream, config, tls, address).await;
+                }
                 Err(e) => last = Some(unreachable(e)),
             }
         }
@@ -112,17 +124,17 @@ impl PostgresDriver {
 
 type Dialled = (
     Client,
-    tokio_postgres::Connection<TcpStream, Encrypted<TcpStream>>,
+    tokio_postgres::Connection<Watched<TcpStream>, Watched<Encrypted<TcpStream>>>,
     SocketAddr,
 );
 
 async fn login(
-    stream: TcpStream,
+    stream: Watched<TcpStream>,
     config: &Config,
     tls: &Tls,
     address: SocketAddr,
 ) -> Result<Dialled, SqlError> {
-    match config.connect_raw(stream, tls.clone()).await {
+    match config.connect_raw(stream, Watching(tls.clone())).await {
         Ok((client, connection)) => Ok((client, connection, address)),
         Err(error) => Err(errors::named(&error, Phase::Connect, false, None)),
     }

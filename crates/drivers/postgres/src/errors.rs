@@ -87,12 +87,10 @@ pub(crate) fn answered(answer: &DbError, phase: Phase, cancel_asked: bool) -> Sq
         .code(answer.code().code().to_owned());
     failure.retry_after = ruling.retry_after;
     let mut error = SqlError::new(ruling.code, failure).verdict(ruling.verdict);
-    let hint = answer
-        .hint()
-        .map_or_else(|| ruling.hint.to_owned(), str::to_owned);
-    if !hint.is_empty() {
-        error = error.hint(hint);
-    }
+    error = error.hint(match answer.hint() {
+        Some(its_own) => format!("{}; {}", its_own.trim_end_matches('.'), ruling.hint),
+        None => ruling.hint.to_owned(),
+    });
     places(answer)
         .into_iter()
         .fold(error, |error, (kind, name)| error.place(kind, name))

@@ -18,6 +18,7 @@ mod statement;
 mod text;
 mod tls;
 mod verb;
+mod watched;
 
 pub use driver::PostgresDriver;
 pub use mainstay_transport::{Keepalive, Secret, SocketSettings, TlsMode, TlsSettings};

@@ -12,6 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 use tokio_postgres::error::DbError;
 
+use crate::watched::ServerStatus;
+
 /// Set by one side and read by the other.
 pub(crate) struct Link {
     /// One permit: taken to start a statement, and by a cancel request while it is on its way.
@@ -22,10 +24,11 @@ pub(crate) struct Link {
     retired: AtomicBool,
     /// Why the connection ended or is not to be used any more.
     cause: Mutex<Option<String>>,
+    status: Arc<ServerStatus>,
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(status: Arc<ServerStatus>) -> Self {
         Link {
             gate: Arc::new(Semaphore::new(1)),
             busy: AtomicBool::new(false),
@@ -33,6 +36,7 @@ impl Link {
             replication_wait_cancelled: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             cause: Mutex::new(None),
+            status,
         }
     }
 
@@ -77,6 +81,11 @@ impl Link {
 
     pub(crate) fn cause(&self) -> Option<String> {
         self.cause.lock().clone()
+    }
+
+    /// Whether the server has a transaction open, as it said at the end of its last answer.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.status.is_in_transaction()
     }
 
     /// A notice belongs to the statement in flight: the server writes it before the statement's end.

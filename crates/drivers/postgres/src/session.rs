@@ -1,6 +1,7 @@
 //! One session at the server.
 
 mod port;
+mod stray;
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -5,12 +5,15 @@ mod binding;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mainstay_transport::{TlsMode, TlsSettings};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+
+use crate::watched::{ServerStatus, Watched};
 
 /// How one session and its cancel requests are encrypted. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +45,42 @@ where
 
     fn connect(self, stream: S) -> Handshake<S> {
         Handshake(self.0.connect(stream))
+    }
+}
+
+/// Encryption of a session, whose messages are watched: below the handshake none has come yet, above it they
+/// come in the clear.
+pub(crate) struct Watching(pub(crate) Tls);
+
+impl<S> TlsConnect<Watched<S>> for Watching
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    type Stream = Watched<Encrypted<S>>;
+    type Error = io::Error;
+    type Future = WatchedHandshake<S>;
+
+    fn connect(self, stream: Watched<S>) -> WatchedHandshake<S> {
+        let (stream, status) = stream.into_parts();
+        WatchedHandshake {
+            handshake: self.0.connect(stream),
+            status,
+        }
+    }
+}
+
+/// A handshake of a session under way.
+pub(crate) struct WatchedHandshake<S> {
+    handshake: Handshake<S>,
+    status: Arc<ServerStatus>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for WatchedHandshake<S> {
+    type Output = io::Result<Watched<Encrypted<S>>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let encrypted = std::task::ready!(Pin::new(&mut self.handshake).poll(cx));
+        Poll::Ready(encrypted.map(|stream| Watched::new(stream, self.status.clone(), false)))
     }
 }
 

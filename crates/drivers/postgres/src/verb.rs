@@ -49,7 +49,9 @@ impl Verb {
         let second = words.get(1).map_or("", |w| w.text);
         Verb {
             counts: is_one(main, &["INSERT", "UPDATE", "DELETE", "MERGE", "COPY"]),
-            is_atomic: is_atomic(first, second) && !has("CONCURRENTLY"),
+            is_atomic: is_atomic(first, second)
+                && !has("CONCURRENTLY")
+                && !(is(first, "COPY") && copies_out(&words)),
             prepares: is(first, "PREPARE"),
             placeholders,
             refusal: match () {
@@ -67,18 +69,18 @@ impl Verb {
 /// work outside of transactions.
 fn is_atomic(first: &str, second: &str) -> bool {
     let never = [
-        "CALL",
-        "DO",
-        "COMMIT",
-        "END",
-        "VACUUM",
-        "CLUSTER",
-        "REINDEX",
-        "CHECKPOINT",
+        "CALL", "DO", "COMMIT", "END", "VACUUM", "CLUSTER", "REINDEX",
     ];
     let outside = ["DATABASE", "TABLESPACE", "SYSTEM", "SUBSCRIPTION"];
     let is_outside = is_one(first, &["CREATE", "DROP", "ALTER"]) && is_one(second, &outside);
     !(is_one(first, &never) || is_outside)
+}
+
+/// `COPY … TO` and `COPY … PROGRAM` leave something outside of the database, which no error undoes.
+fn copies_out(words: &[Word<'_>]) -> bool {
+    words
+        .iter()
+        .any(|word| word.depth == 0 && is_one(word.text, &["TO", "PROGRAM"]))
 }
 
 fn is(word: &str, wanted: &str) -> bool {
@@ -156,6 +158,9 @@ mod tests {
             "CREATE INDEX CONCURRENTLY i ON t (a)",
             "create database d",
             "ALTER SYSTEM SET a = 1",
+            "COPY t TO '/tmp/t'",
+            "COPY (SELECT 1) TO PROGRAM 'cat'",
+            "copy t from program 'true'",
         ];
         for text in not {
             assert!(!Verb::read(text).is_atomic, "{text}");
@@ -164,6 +169,13 @@ mod tests {
             "INSERT INTO t VALUES ('CONCURRENTLY')",
             "CREATE TABLE t (a int)",
             "SELECT \"concurrently\"",
+            "COPY t (\"to\", a) FROM '/tmp/to' WITH (FORMAT csv)",
+            "EXECUTE mine(1)",
+            "FETCH 1 FROM c",
+            "MOVE 1 IN c",
+            "LOCK TABLE t",
+            "CHECKPOINT",
+            "LOAD 'nothing'",
         ] {
             assert!(Verb::read(text).is_atomic, "{text}");
         }

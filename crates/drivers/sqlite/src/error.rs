@@ -139,12 +139,18 @@ fn primary_class(primary: i32) -> Class {
             "the session is read-only; send it as a write",
         )
         .verdict(Verdict::ReadOnly),
-        ffi::SQLITE_INTERRUPT => {
-            Class::caller(Code::Cancelled, "the caller cancelled it").verdict(Verdict::Neutral)
-        }
-        ffi::SQLITE_AUTH => Class::endpoint(Auth, Severity::Low, "the statement is not permitted")
-            .code(Code::NotAllowed)
-            .blame(Blame::Caller),
+        ffi::SQLITE_INTERRUPT => Class::caller(
+            Code::Cancelled,
+            "it was cancelled; send it again if it is still wanted",
+        )
+        .verdict(Verdict::Neutral),
+        ffi::SQLITE_AUTH => Class::endpoint(
+            Auth,
+            Severity::Low,
+            "the statement is not permitted on this source; leave it out",
+        )
+        .code(Code::NotAllowed)
+        .blame(Blame::Caller),
         ffi::SQLITE_PERM => Class::endpoint(
             Auth,
             Severity::High,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_engine::{Category, Failure, Sent};
-use mainstay_sql::{Access, Code, Position, Probe, SqlError};
+use mainstay_sql::{Access, Code, Position, Probe, SqlError, stray};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, FileControl, MAIN_DB, OpenFlags};
 
@@ -157,11 +157,38 @@ impl Session {
         Ok(())
     }
 
-    /// Notices that an error, or a statement of the caller, has ended the transaction.
-    pub(crate) fn note_end(&self, is_error: bool) {
-        if self.tx.get() == Tx::Open && self.connection.is_autocommit() {
-            self.tx.set(if is_error { Tx::Lost } else { Tx::None });
+    /// The end of a job, seen by whether SQLite has a transaction open: an error, or a statement of the caller,
+    /// may have ended ours, or opened one that nobody would commit.
+    pub(crate) fn confirm<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        match (self.tx.get(), self.connection.is_autocommit()) {
+            (Tx::Open, true) if result.is_err() => {
+                self.tx.set(Tx::Lost);
+                result
+            }
+            (Tx::Open, true) => {
+                tracing::warn!("a statement ended the transaction that it ran in");
+                self.tx.set(Tx::None);
+                Err(stray::ended(None).into())
+            }
+            (Tx::None, false) => self.undo(result),
+            _ => result,
         }
+    }
+
+    fn undo<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        tracing::warn!(
+            "a statement left a transaction open that nobody would commit; it is rolled back"
+        );
+        let undone = self.rollback();
+        let error = match (result, undone) {
+            (Err(fault), Ok(())) => return Err(fault),
+            (Ok(_), Ok(())) => return Err(stray::opened(Sent::YesUnprocessed).into()),
+            (_, Err(problem)) => stray::not_undone(&problem.error),
+        };
+        Err(Fault {
+            is_fatal: true,
+            ..error.into()
+        })
     }
 
     fn plain(&self, stage: Stage, text: &str) -> Result<(), Fault> {

@@ -241,7 +241,7 @@ fn end<T>(gate: &Gate, number: u64, reply: Reply<T>, result: Result<T, SqlError>
 
 /// What an error means for the session.
 fn settle<T>(session: &Session, result: Result<T, Fault>) -> Result<T, SqlError> {
-    session.note_end(result.is_err());
+    let result = session.confirm(result);
     let refused = session.guard.take();
     result.map_err(|fault| {
         if fault.is_fatal {

@@ -102,6 +102,8 @@ struct Done {
     result: Result<Answer, SqlError>,
     /// No transaction is open any more.
     is_over: bool,
+    /// The server has rolled all of it back.
+    is_undone: bool,
 }
 
 struct BatchRun<'a> {
@@ -125,6 +127,7 @@ impl BatchRun<'_> {
             return Done {
                 result: Err(error),
                 is_over: false,
+                is_undone: false,
             };
         }
         let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop).await;
@@ -135,12 +138,14 @@ impl BatchRun<'_> {
                 return Done {
                     result: Err(error),
                     is_over,
+                    is_undone: is_over,
                 };
             }
         };
         let committed = commit_again(connection, self.committing, self.ends_at).await;
         Done {
             is_over: committed.is_ok(),
+            is_undone: false,
             result: committed.map(|()| answer),
         }
     }
@@ -157,7 +162,7 @@ impl Plain {
         let steps = Steps::of(&request.work);
         let mut leaves_nothing = true;
         for text in steps.texts() {
-            let class = self.shared.schema.classify(text);
+            let class = self.schema_of(scope.schema.as_ref()).classify(text);
             refuse_control(&class)?;
             leaves_nothing &= class.is_single_dml || class.safety.is_read();
         }
@@ -196,9 +201,14 @@ impl Plain {
         if !is_quiet || (is_over && lease.is_closed()) {
             lease.mark_broken();
         }
+        let is_undone = done.as_ref().is_some_and(|done| done.is_undone);
         let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
+        let is_mysql = self.shared.dialect == Dialect::MySql;
         let proof = Proof {
-            can_roll_back: self.shared.dialect != Dialect::MySql,
+            undoes_all: !is_mysql,
+            is_undone,
+            keeps: is_mysql && !leaves_nothing,
+            is_late,
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
         };
@@ -217,20 +227,34 @@ impl Plain {
 
 /// What is known about a transaction that failed.
 struct Proof {
-    /// DDL does not commit by itself.
-    can_roll_back: bool,
+    /// Nothing commits by itself, and every table can be rolled back: what was not committed has gone.
+    undoes_all: bool,
+    /// The server has said that it rolled all of it back.
+    is_undone: bool,
+    /// One of the steps may commit by itself.
+    keeps: bool,
+    /// The time limit has passed: perhaps between two steps, whose effects the error does not know.
+    is_late: bool,
     was_handed_over: bool,
     was_committing: bool,
 }
 
 impl Proof {
-    /// Without a COMMIT everything was or will be rolled back by the server, whatever the error says.
+    /// Without a COMMIT everything was or will be rolled back by the server, whatever the error says; on
+    /// MySQL once it has said so, where neither DDL nor a procedure may have committed anything. Where they
+    /// may, the driver's error knows whether they did.
     fn judge(&self, mut error: SqlError) -> SqlError {
+        let has_ended = error.detail().verdict == Verdict::TransactionEnded;
         let sent = match (self.was_committing, self.was_handed_over) {
             (true, _) => error.sent(),
             (false, false) => Sent::No,
-            (false, true) if self.can_roll_back => Sent::YesUnprocessed,
-            (false, true) => error.sent(),
+            _ if has_ended => Sent::Maybe,
+            (false, true) if self.undoes_all => Sent::YesUnprocessed,
+            (false, true) if self.is_undone && !self.keeps => Sent::YesUnprocessed,
+            (false, true) if self.is_undone && !self.is_late => {
+                error.sent().and(Sent::YesUnprocessed)
+            }
+            (false, true) => Sent::Maybe,
         };
         error.detail_mut().failure.sent = sent;
         if sent == Sent::Maybe {

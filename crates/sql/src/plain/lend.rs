@@ -14,6 +14,7 @@ use super::statement::{One, refuse_transaction_control};
 use crate::database::{Answer, BoxFuture, Meta, Scope};
 use crate::error::{Code, SqlError, Verdict};
 use crate::lent::{Borrower, Lent, LentSession, Loan};
+use crate::schema::Schema;
 use crate::value::Value;
 
 /// How long a closure may go on after its limit, so that its statement can be cancelled and prove that it
@@ -38,6 +39,7 @@ impl Plain {
             lease: Some(lease),
             loan: loan.clone(),
             attempt: scope.attempt.clone(),
+            schema: scope.schema.clone(),
             ends_at,
             effect: Arc::clone(&effect),
         };
@@ -107,6 +109,7 @@ struct Borrowed {
     lease: Option<Held>,
     loan: Loan,
     attempt: Option<Attempt>,
+    schema: Option<Arc<Schema>>,
     ends_at: Option<Instant>,
     effect: Arc<Effect>,
 }
@@ -114,7 +117,7 @@ struct Borrowed {
 impl Borrowed {
     async fn statement(&mut self, text: &str, params: &[Value]) -> Result<Answer, SqlError> {
         let started = Instant::now();
-        let class = self.plain.shared.schema.classify(text);
+        let class = self.plain.schema_of(self.schema.as_ref()).classify(text);
         refuse_transaction_control(&class, "use transaction(closure), or begin()")?;
         let mut lease = self.lease.take().ok_or_else(gone)?;
         self.loan.note(class.kind);

@@ -120,7 +120,8 @@ impl Judge {
 
     /// An error that came in time, or as the proof.
     pub(super) fn error(&self, mut error: SqlError) -> SqlError {
-        if error.sent() == Sent::YesUnprocessed && !self.proves_on_error {
+        let is_undone = error.detail().verdict == Verdict::Undone;
+        if error.sent() == Sent::YesUnprocessed && !self.proves_on_error && !is_undone {
             error.detail_mut().failure.sent = Sent::Maybe;
         }
         if self.safety.is_read()

@@ -88,7 +88,7 @@ impl Plain {
         let started = Instant::now();
         let is_alone = scope.attempt.is_none();
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
-        let class = self.shared.schema.classify(text);
+        let class = self.schema_of(scope.schema.as_ref()).classify(text);
         refuse_control(&class)?;
         let one = One {
             text,
@@ -101,7 +101,7 @@ impl Plain {
             .attempt(&one, request.access, request.safety, &scope)
             .await;
         if is_alone && is_hidden_write(request, &result) {
-            self.shared.schema.remember_write(text);
+            self.schema_of(scope.schema.as_ref()).remember_write(text);
             let again = self.attempt(&one, Access::ReadWrite, Safety::Write, &scope);
             result = Box::pin(again).await;
         }

@@ -102,7 +102,7 @@ impl Plain {
             ));
         };
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
-        let class = self.shared.schema.classify(text);
+        let class = self.schema_of(scope.schema.as_ref()).classify(text);
         refuse_control(&class)?;
         let attempt = scope.attempt.as_ref();
         let mut lease = self.lease(request.access, ends_at, attempt).await?;

@@ -17,6 +17,7 @@ use crate::database::{Answer, AnswerMax, BoxFuture, Request, Scope};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
 use crate::schema::Schema;
+use crate::stray;
 use crate::transaction::{Begin, Transaction};
 
 /// A COMMIT that finds the database busy is repeated this often, with [`COMMIT_PAUSE`] between.
@@ -36,6 +37,8 @@ enum Standing {
     Aborted,
     /// The connection is gone or in doubt, and the transaction with it.
     Lost,
+    /// A statement ended it, nobody knows how.
+    Ended,
 }
 
 pub(super) struct PlainTransaction {
@@ -43,7 +46,10 @@ pub(super) struct PlainTransaction {
     /// was given up.
     lease: Option<Held>,
     standing: Standing,
+    /// A statement ran that commits by itself, or may have: not all of it can be rolled back.
+    is_kept: bool,
     plain: Plain,
+    schema: Option<Arc<Schema>>,
 }
 
 impl Plain {
@@ -74,7 +80,9 @@ impl Plain {
         Ok(Box::new(PlainTransaction {
             lease: Some(lease),
             standing: Standing::Open,
+            is_kept: false,
             plain: self.clone(),
+            schema: scope.schema,
         }))
     }
 }
@@ -107,7 +115,7 @@ impl PlainTransaction {
         match (self.standing, &mut self.lease) {
             (Standing::Open, Some(lease)) => Ok(lease),
             (Standing::Aborted, Some(_)) => Err(aborted()),
-            _ => Err(lost()),
+            (standing, _) => Err(gone(standing, self.is_kept)),
         }
     }
 
@@ -116,7 +124,7 @@ impl PlainTransaction {
     }
 
     fn schema(&self) -> &Schema {
-        &self.plain.shared.schema
+        self.plain.schema_of(self.schema.as_ref())
     }
 
     fn control_ends_at(&self) -> Option<Instant> {
@@ -129,10 +137,13 @@ impl PlainTransaction {
         let Some(lease) = &mut self.lease else {
             return;
         };
-        let ended = error.detail().verdict == Verdict::LeaseLost || lease.is_closed();
-        if ended {
+        let verdict = error.detail().verdict;
+        if verdict == Verdict::TransactionEnded {
+            // The connection itself is well: the clean-up sees to it.
+            self.give_up(Standing::Ended);
+        } else if verdict == Verdict::LeaseLost || lease.is_closed() {
             lease.mark_broken();
-            self.give_up();
+            self.give_up(Standing::Lost);
         } else if error.sent() == Sent::No {
             // Never reached the server: the transaction does not know of it.
             self.standing = Standing::Open;
@@ -148,8 +159,8 @@ impl PlainTransaction {
     }
 
     /// Leaves the connection to the clean-up.
-    fn give_up(&mut self) {
-        self.standing = Standing::Lost;
+    fn give_up(&mut self, standing: Standing) {
+        self.standing = standing;
         self.lease = None;
     }
 
@@ -166,6 +177,7 @@ impl PlainTransaction {
         let limit = request.options.deadline;
         let limit = limit.or_else(|| self.limits().of_control());
         let ends_at = limit.and_then(|limit| started.checked_add(limit));
+        let commits_by_itself = !leaves_nothing && self.plain.shared.dialect == Dialect::MySql;
         let lease = self.lease()?;
         if !leaves_nothing {
             lease.mark_dirty();
@@ -174,6 +186,7 @@ impl PlainTransaction {
         let handed = HandOver::new(None);
         let stop = AtomicBool::new(false);
         let mut lease = self.begin_step()?;
+        self.is_kept |= commits_by_itself;
         let work = run_steps(lease.as_mut(), &steps, request.answer_max, &handed, &stop);
         let may_cancel = || {
             stop.store(true, std::sync::atomic::Ordering::Release);
@@ -204,8 +217,9 @@ impl PlainTransaction {
 
     /// Takes the connection out for one step. A step that is dropped takes the transaction with it.
     fn begin_step(&mut self) -> Result<Held, SqlError> {
-        self.standing = Standing::Lost;
-        self.lease.take().ok_or_else(lost)
+        let standing = std::mem::replace(&mut self.standing, Standing::Lost);
+        let taken = self.lease.take();
+        taken.ok_or_else(|| gone(standing, self.is_kept))
     }
 
     fn end_step(&mut self, mut lease: Held, is_known: bool) {
@@ -220,6 +234,9 @@ impl PlainTransaction {
     /// An error of a statement, as the transaction's caller must read it: nothing has taken effect, for
     /// no COMMIT was sent.
     fn inside(&self, mut error: SqlError) -> SqlError {
+        if self.standing == Standing::Ended {
+            return error;
+        }
         let is_lost = self.standing == Standing::Lost;
         let detail = error.detail_mut();
         // What ran and whose answer alone was refused is committed with the rest.
@@ -232,8 +249,8 @@ impl PlainTransaction {
             detail.code = Code::TransactionLost;
             detail.verdict = Verdict::LeaseLost;
             // What had run before this statement went with the transaction.
-            detail.failure.sent = detail.failure.sent.and(Sent::YesUnprocessed);
-            return error.hint("it was rolled back; begin a new one");
+            detail.failure.sent = detail.failure.sent.and(left(self.is_kept));
+            return error.hint(after_loss(self.is_kept));
         }
         error
     }
@@ -278,7 +295,9 @@ impl PlainTransaction {
         let started = Instant::now();
         if self.standing == Standing::Aborted {
             let undone = self.roll_back_now().await;
-            return Err(undone.err().unwrap_or_else(aborted_and_undone));
+            return Err(undone
+                .err()
+                .unwrap_or_else(|| aborted_and_undone(self.is_kept)));
         }
         self.lease()?;
         let ends_at = self.control_ends_at();
@@ -306,9 +325,11 @@ impl PlainTransaction {
     }
 
     async fn roll_back_now(&mut self) -> Result<(), SqlError> {
-        if self.standing == Standing::Lost {
+        match self.standing {
+            Standing::Open | Standing::Aborted => {}
             // Its connection is being cleaned up, which rolls back.
-            return Ok(());
+            Standing::Lost => return Ok(()),
+            Standing::Ended => return Err(stray::ended(None)),
         }
         let ends_at = self.control_ends_at();
         let mut lease = self.begin_step()?;
@@ -345,23 +366,49 @@ fn aborted() -> SqlError {
         .hint("roll it back, or go back to a savepoint")
 }
 
-fn aborted_and_undone() -> SqlError {
-    let failure = Failure::new(
-        Category::Persistent,
-        "nothing was committed: a statement of the transaction had failed, so it was rolled back",
-    );
-    SqlError::new(Code::Conflict, failure.sent(Sent::YesUnprocessed))
+fn aborted_and_undone(is_kept: bool) -> SqlError {
+    let message = match is_kept {
+        false => {
+            "nothing was committed: a statement of the transaction had failed, so it was rolled back"
+        }
+        true => {
+            "a statement of the transaction had failed, so what was not committed by itself was rolled back"
+        }
+    };
+    let failure = Failure::new(Category::Persistent, message).sent(left(is_kept));
+    SqlError::new(Code::Conflict, failure)
         .hint("begin again; use a savepoint around a statement that may fail")
 }
 
-fn lost() -> SqlError {
+/// The transaction cannot be used any more.
+fn gone(standing: Standing, is_kept: bool) -> SqlError {
+    if standing == Standing::Ended {
+        return stray::ended(None);
+    }
     let failure = Failure::new(
         Category::Transient,
         "the transaction is gone: its connection was lost or a step of it was abandoned",
     );
-    SqlError::new(Code::TransactionLost, failure.sent(Sent::YesUnprocessed))
+    SqlError::new(Code::TransactionLost, failure.sent(left(is_kept)))
         .verdict(Verdict::LeaseLost)
-        .hint("it was rolled back; begin a new one")
+        .hint(after_loss(is_kept))
+}
+
+/// What a rollback proves.
+fn left(is_kept: bool) -> Sent {
+    match is_kept {
+        true => Sent::Maybe,
+        false => Sent::YesUnprocessed,
+    }
+}
+
+fn after_loss(is_kept: bool) -> &'static str {
+    match is_kept {
+        false => "it was rolled back; begin a new one",
+        true => {
+            "DDL and CALL may have committed what came before them, the rest was rolled back: look what is there, then begin a new one"
+        }
+    }
 }
 
 impl Transaction for PlainTransaction {
@@ -380,8 +427,8 @@ impl Transaction for PlainTransaction {
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<(), SqlError>> {
         Box::pin(async move {
             let name = self.quoted(name)?;
-            if self.standing == Standing::Lost {
-                return Err(lost());
+            if matches!(self.standing, Standing::Lost | Standing::Ended) {
+                return Err(gone(self.standing, self.is_kept));
             }
             let text = format!("ROLLBACK TO SAVEPOINT {name}");
             self.savepoint_command(&text).await

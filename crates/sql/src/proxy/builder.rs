@@ -109,7 +109,7 @@ impl DataProxyBuilder {
             shared: Arc::new(Shared {
                 source,
                 dialect,
-                schema: Schema::new(dialect),
+                schema: Arc::new(Schema::new(dialect)),
                 sessions: Sessions::new(),
                 limits: self.limits,
                 transactions: AtomicU32::new(0),

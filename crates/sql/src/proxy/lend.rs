@@ -3,7 +3,7 @@
 use mainstay_engine::rejection::CallErrorParts;
 use mainstay_engine::{Attempt, CallErrorKind};
 
-use super::route::{operation, path, route, within};
+use super::route::{operation, path, route};
 use super::{DataProxy, Member, errors};
 use crate::database::{Access, Meta, Scope};
 use crate::error::SqlError;
@@ -26,7 +26,7 @@ impl DataProxy {
             let (member, attempt) = attempt.split();
             async move {
                 let endpoint = attempt.endpoint.clone();
-                let scope = within(attempt, wanted, scope);
+                let scope = self.within(attempt, wanted, scope);
                 let lent = member.lend(loan, work, scope).await;
                 lent.map_err(|error| errors::at(&endpoint, error))
             }

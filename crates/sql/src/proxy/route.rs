@@ -8,7 +8,7 @@ use mainstay_engine::source::Filter;
 use mainstay_engine::{Attempt, EndpointId, Name, Need, Operation, Route, Safety};
 
 use super::sessions::Wanted;
-use super::{Member, WRITE_GRACE};
+use super::{DataProxy, Member, WRITE_GRACE};
 use crate::database::{Access, Options, Scope};
 
 /// The way of work of an access, for a session that wants something.
@@ -67,10 +67,15 @@ pub(super) fn need(read_from: Option<ReadFrom>, access: Access) -> Option<Need> 
     }
 }
 
-/// The attempt as the member sees it, with what is known about the session of a read.
-pub(super) fn within(attempt: Attempt, wanted: Wanted, outer: &Scope) -> Scope {
-    Scope {
-        attempt: Some(attempt),
-        seen: wanted.seen().or(outer.seen),
+impl DataProxy {
+    /// The attempt as the member sees it, with what is known about the session of a read and about the
+    /// schema: the outermost proxy has classified the call.
+    pub(super) fn within(&self, attempt: Attempt, wanted: Wanted, outer: &Scope) -> Scope {
+        let schema = outer.schema.as_ref().unwrap_or(&self.shared.schema);
+        Scope {
+            attempt: Some(attempt),
+            seen: wanted.seen().or(outer.seen),
+            schema: Some(Arc::clone(schema)),
+        }
     }
 }

@@ -5,7 +5,7 @@ use mainstay_engine::event::EventKind;
 use mainstay_engine::rejection::{CallErrorParts, Carried};
 use mainstay_engine::{Attempt, CallError, CallErrorKind, Done, Operation, Route, Safety};
 
-use super::route::{operation, path, route, within};
+use super::route::{operation, path, route};
 use super::{DataProxy, Member, errors};
 use crate::database::{Access, Answer, Request, Scope, Work};
 use crate::error::{Code, SqlError};
@@ -128,7 +128,7 @@ impl DataProxy {
             let (member, attempt) = attempt.split();
             async move {
                 let endpoint = attempt.endpoint.clone();
-                let scope = within(attempt, wanted, scope);
+                let scope = self.within(attempt, wanted, scope);
                 let ran = member.collect(request, scope).await;
                 ran.map_err(|error| errors::at(&endpoint, error))
             }

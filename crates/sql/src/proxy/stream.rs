@@ -4,7 +4,7 @@
 use mainstay_engine::source::Leased;
 use mainstay_engine::{Attempt, EndpointId};
 
-use super::route::{path, route, within};
+use super::route::{path, route};
 use super::sessions::Writing;
 use super::{DataProxy, Member, errors};
 use crate::database::{BoxFuture, Meta, Request, Scope};
@@ -29,7 +29,7 @@ impl DataProxy {
             let number = attempt.number;
             let endpoint = attempt.endpoint.clone();
             async move {
-                let scope = within(attempt, wanted, scope);
+                let scope = self.within(attempt, wanted, scope);
                 let at = |error| errors::at(&endpoint, error);
                 let mut stream = member.stream(request, scope).await.map_err(at)?;
                 let first = stream.next().await.map_err(at)?;

@@ -12,7 +12,7 @@ use mainstay_engine::{
 };
 use tokio::time::Instant;
 
-use super::route::{operation, path, within};
+use super::route::{operation, path};
 use super::{DataProxy, Member, WRITE_GRACE, errors};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
@@ -55,7 +55,7 @@ impl DataProxy {
             async move {
                 let endpoint = attempt.endpoint.clone();
                 let id = attempt.correlation_id;
-                let scope = within(attempt, wanted, scope);
+                let scope = self.within(attempt, wanted, scope);
                 let begun = member.begin(begin, scope).await;
                 let begun = begun.map_err(|error| errors::at(&endpoint, error))?;
                 Ok((begun, id))

@@ -34,7 +34,7 @@ pub(super) fn classify(
     let lexer = Lexer::new(dialect, text);
     let may_execute = lexer.may_execute();
     let pieces = pieces(lexer);
-    let mut class = class_of_words(&pieces);
+    let mut class = class_of_words(dialect, &pieces);
     if may_execute {
         // Who reads it decides what it is.
         return strictest_reading(class, text);
@@ -103,7 +103,7 @@ pub(super) fn classify(
 }
 
 /// What the words alone tell: everything else is assumed to be a write.
-fn class_of_words(pieces: &[Piece<'_>]) -> Class {
+fn class_of_words(dialect: Dialect, pieces: &[Piece<'_>]) -> Class {
     let is_transaction_control = pieces.iter().any(|piece| controls_transaction(piece));
     let sets_session = pieces.iter().any(|piece| sets_session(piece));
     let kind = if is_transaction_control || sets_session {
@@ -126,7 +126,7 @@ fn class_of_words(pieces: &[Piece<'_>]) -> Class {
         is_single_dml: false,
         is_transaction_control,
         sets_session,
-        proves_on_error: pieces.len() == 1 && pieces.iter().all(proves_on_error),
+        proves_on_error: proves_on_error(dialect, pieces),
         is_parsed: false,
         delete_by: None,
         fingerprint: fingerprint(pieces),
@@ -175,7 +175,7 @@ fn strictest_reading(mut class: Class, text: &str) -> Class {
     class.is_transaction_control |= others.iter().any(controls_transaction)
         || all.any(|placed| WORDS.iter().any(|word| placed.lexeme.is(word)));
     class.sets_session |= others.iter().any(sets_session);
-    class.proves_on_error &= others.len() == 1 && others.iter().all(proves_on_error);
+    class.proves_on_error &= proves_on_error(Dialect::MySql, &others);
     class.kind = match class.is_control() {
         true => Kind::Control,
         false => Kind::Ddl,
@@ -202,9 +202,46 @@ fn kind_of_words(piece: &Piece<'_>) -> Kind {
     }
 }
 
-/// Statements that run inside one transaction as a whole, so that the server's ERROR means that all of
-/// it was undone.
-fn proves_on_error(piece: &Piece<'_>) -> bool {
+/// Whether a text is one statement that runs inside one transaction as a whole, so that the server's ERROR
+/// means that all of it was undone.
+fn proves_on_error(dialect: Dialect, pieces: &[Piece<'_>]) -> bool {
+    let [piece] = pieces else {
+        return false;
+    };
+    is_undone_whole(piece) || (dialect == Dialect::Postgres && is_undone_by_postgres(piece))
+}
+
+/// What only PostgreSQL undoes. EXECUTE runs a query there; a COPY that reads a file of the server writes rows
+/// and nothing else, while one that writes a file, or talks to a program, has done so.
+fn is_undone_by_postgres(piece: &Piece<'_>) -> bool {
+    const UNDONE: &[&str] = &[
+        "execute",
+        "fetch",
+        "move",
+        "declare",
+        "close",
+        "lock",
+        "checkpoint",
+        "load",
+        "refresh",
+        "listen",
+        "unlisten",
+        "notify",
+    ];
+    const OUTSIDE: &[&str] = &["to", "program"];
+    let mut depth = 0usize;
+    let writes_outside = piece.lexemes.iter().any(|lexeme| {
+        match lexeme {
+            Lexeme::Symbol('(') => depth += 1,
+            Lexeme::Symbol(')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && OUTSIDE.iter().any(|word| lexeme.is(word))
+    });
+    first_is(piece, UNDONE) || (first_is(piece, &["copy"]) && !writes_outside)
+}
+
+fn is_undone_whole(piece: &Piece<'_>) -> bool {
     const UNDONE: &[&str] = &[
         "select", "insert", "replace", "update", "delete", "with", "values", "table", "merge",
         "create", "alter", "drop", "truncate", "grant", "revoke", "comment", "explain", "show",

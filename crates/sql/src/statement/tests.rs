@@ -321,6 +321,17 @@ fn a_table_is_read_wherever_its_keyword_stands() {
 }
 
 #[test]
+fn what_only_postgresql_undoes_proves_nothing_elsewhere() {
+    for text in [
+        "EXECUTE p",
+        "LOAD DATA INFILE 'a' INTO TABLE t",
+        "LOCK TABLES t READ",
+    ] {
+        assert!(!class(Dialect::MySql, text).proves_on_error, "{text}");
+    }
+}
+
+#[test]
 fn an_error_proves_nothing_where_a_statement_may_have_committed_before_it() {
     for (text, proves) in [
         ("INSERT INTO t VALUES (1)", true),
@@ -334,7 +345,17 @@ fn an_error_proves_nothing_where_a_statement_may_have_committed_before_it() {
         ("DO $$ $$", false),
         ("VACUUM t", false),
         ("COMMIT", false),
-        ("EXECUTE p", false),
+        ("EXECUTE p(1)", true),
+        ("FETCH 1 FROM c", true),
+        ("MOVE 1 IN c", true),
+        ("LOCK TABLE t IN SHARE MODE", true),
+        ("CHECKPOINT", true),
+        ("LOAD 'auto_explain'", true),
+        ("COPY t (a, \"to\") FROM '/tmp/t' WITH (FORMAT csv)", true),
+        ("COPY t TO '/tmp/t'", false),
+        ("COPY (SELECT 1) TO PROGRAM 'cat'", false),
+        ("COPY t FROM PROGRAM 'true'", false),
+        ("EXPLAIN ANALYZE EXECUTE p", false),
         ("INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)", false),
         ("", false),
     ] {

@@ -138,6 +138,18 @@ async fn errors_of_the_server_keep_their_code_unless_their_effect_is_unknown() {
             Sent::Maybe,
         ),
         (
+            "CALL p()",
+            stray::opened(Sent::YesUnprocessed),
+            Code::BadStatement,
+            Sent::YesUnprocessed,
+        ),
+        (
+            "CALL p()",
+            stray::opened(Sent::Maybe),
+            Code::OutcomeUnknown,
+            Sent::Maybe,
+        ),
+        (
             "INSERT INTO t VALUES (1)",
             connection_lost(),
             Code::OutcomeUnknown,

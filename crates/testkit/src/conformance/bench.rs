@@ -34,12 +34,7 @@ impl Bench {
     }
 
     pub(super) fn pooled(&self) -> Plain {
-        Plain::new(
-            Arc::clone(&self.driver),
-            &Policy::preset(Preset::Balanced),
-            Tasks::new(),
-            Chance::seeded(7),
-        )
+        pooled(Arc::clone(&self.driver))
     }
 
     /// A statement with `{}` for each placeholder, in the dialect's own.
@@ -62,6 +57,15 @@ impl Bench {
             .unwrap();
         session
     }
+}
+
+pub(super) fn pooled(driver: Arc<dyn Driver>) -> Plain {
+    Plain::new(
+        driver,
+        &Policy::preset(Preset::Balanced),
+        Tasks::new(),
+        Chance::seeded(7),
+    )
 }
 
 pub(super) struct Session(pub(super) Box<dyn Connection>);

@@ -1,7 +1,7 @@
 //! Server numbers to meaning, as data.
 
 use mainstay_engine::{Blame, Category, Failure, Sent, Severity};
-use mainstay_sql::{Code, Verdict};
+use mainstay_sql::{Code, Verdict, advice};
 
 use crate::wire::Flavour;
 
@@ -288,7 +288,7 @@ fn back_end(category: Category, code: Code) -> Ruling {
         blame: usual.blame,
         sent: Sent::Maybe,
         verdict: Verdict::None,
-        hint: "",
+        hint: advice(category, code),
     }
 }
 
@@ -358,6 +358,41 @@ mod tests {
                     (*category, *verdict),
                     "{number}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn every_error_says_what_to_do_whenever_it_comes() {
+        let tables = [SHARED, MYSQL, MARIADB];
+        let numbers = tables.iter().flat_map(|table| table.iter());
+        let numbers = numbers.flat_map(|(numbers, _)| numbers.iter().copied());
+        let phases = [
+            Phase::Connect,
+            Phase::Before,
+            Phase::Prepare,
+            RUN,
+            Phase::Commit,
+            Phase::Control,
+        ];
+        for number in numbers.chain([1049, 1999]) {
+            for (phase, flavour) in phases
+                .into_iter()
+                .flat_map(|phase| [(phase, Flavour::Mysql), (phase, Flavour::Mariadb)])
+            {
+                for state in ["08S01", "22001", "23000", "28000", "42000", "HY000", ""] {
+                    for (cancel_asked, is_read_only) in [(true, true), (false, false)] {
+                        let ruling = rule(&Report {
+                            number,
+                            state,
+                            phase,
+                            flavour,
+                            cancel_asked,
+                            is_read_only,
+                        });
+                        assert!(!ruling.hint.is_empty(), "{number} {state} {phase:?}");
+                    }
+                }
             }
         }
     }

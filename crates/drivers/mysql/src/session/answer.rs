@@ -12,6 +12,7 @@ use super::{Open, Session, Started};
 use crate::errors::Phase;
 use crate::probe;
 use crate::value::Shape;
+use crate::verb::Verb;
 use crate::wire::{Finished, Said, ServerError};
 
 /// "The server is running with the %s option so it cannot execute this statement".
@@ -37,7 +38,7 @@ impl Session {
         if finished.has_more() {
             finished = Box::pin(self.further(text, started, &mut answer, max)).await?;
         }
-        self.note_end(finished).await?;
+        self.note_end(finished, started.verb).await?;
         if started.verb.counts {
             let gives_rows = !answer.columns.is_empty();
             answer.affected = Some(match gives_rows {
@@ -145,19 +146,19 @@ impl Session {
         Ok(Began::Rows(shape))
     }
 
-    /// A statement such as DDL commits the transaction that it stands in: what follows is another one.
-    async fn note_end(&mut self, finished: Finished) -> Result<(), SqlError> {
+    /// What the server says about the session at the end of a statement that worked.
+    async fn note_end(&mut self, finished: Finished, verb: Verb) -> Result<(), SqlError> {
         if self.access == Access::ReadOnly && finished.has_changed_state() {
             // A function that a read called may have opened the session for writes.
             self.link
                 .retire("a statement changed the access of a read-only session");
         }
-        if !self.in_transaction || finished.is_in_transaction() {
-            return Ok(());
+        // A procedure may commit and begin another one.
+        self.committed_early |= self.in_transaction && !verb.is_atomic;
+        match self.agrees(finished) {
+            true => Ok(()),
+            false => Box::pin(self.correct(finished, verb)).await,
         }
-        self.committed_early = true;
-        self.command("START TRANSACTION", Phase::Control).await?;
-        Ok(())
     }
 
     /// An error of a statement that was handed over. A stale one is forgotten, so that it is prepared
@@ -179,6 +180,9 @@ impl Session {
         {
             // Another option refused it.
             named.detail_mut().verdict = Verdict::None;
+        }
+        if !started.verb.is_atomic || started.verb.commits {
+            named = self.look_after(named, started.verb).await;
         }
         let is_proof =
             named.sent() == Sent::YesUnprocessed && named.detail().verdict != Verdict::ReadOnly;
@@ -248,7 +252,7 @@ impl Session {
                 .further(text, started, &mut rest, AnswerMax::default())
                 .await?;
         }
-        self.note_end(finished).await
+        self.note_end(finished, started.verb).await
     }
 
     pub(super) async fn fetch(&mut self, max: BatchMax) -> Result<Option<Batch>, SqlError> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mainstay_engine::Sent;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
     Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Column, Connection,
@@ -9,7 +10,7 @@ use mainstay_sql::{
 };
 
 use super::Session;
-use crate::errors::Phase;
+use crate::errors::{self, Phase};
 use crate::{catalog, probe};
 
 /// Runs a body between `enter` and `leave`; a dropped future leaves the session in doubt.
@@ -34,6 +35,14 @@ impl Cancel for Nothing {
 }
 
 impl Session {
+    /// An error of a statement in a transaction of which something is committed already.
+    fn with_what_came_before(&self, mut error: SqlError) -> SqlError {
+        if self.committed_early {
+            error.detail_mut().failure.sent = Sent::Maybe;
+        }
+        error
+    }
+
     async fn begin_now(&mut self, begin: &Begin) -> Result<(), SqlError> {
         let isolation = match begin.isolation {
             Isolation::Default => None,
@@ -92,7 +101,10 @@ impl Connection for Session {
         max: AnswerMax,
         handed_over: HandedOver<'a>,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        within!(self, self.collect(text, params, max, handed_over))
+        within!(self, async {
+            let result = self.collect(text, params, max, handed_over).await;
+            result.map_err(|error| self.with_what_came_before(error))
+        })
     }
 
     fn open<'a>(
@@ -104,6 +116,7 @@ impl Connection for Session {
         Box::pin(async move {
             self.enter().await?;
             let started = self.start(text, params, handed_over).await;
+            let started = started.map_err(|error| self.with_what_came_before(error));
             match &started {
                 // Still busy, but in a known state.
                 Ok(_) if !self.channel.is_idle() => self.in_doubt = false,
@@ -117,6 +130,7 @@ impl Connection for Session {
         Box::pin(async move {
             self.in_doubt = true;
             let result = self.fetch(max).await;
+            let result = result.map_err(|error| self.with_what_came_before(error));
             if self.channel.is_idle() {
                 self.leave();
             }
@@ -146,7 +160,10 @@ impl Connection for Session {
         within!(self, async {
             let ended = self.command("ROLLBACK", Phase::Control).await;
             self.end_of_transaction();
-            ended.map(drop)
+            match ended?.warnings {
+                0 => Ok(()),
+                _ => Err(errors::partly_undone()),
+            }
         })
     }
 

@@ -4,6 +4,8 @@ use super::reader::{Malformed, Reader};
 
 /// Set where a transaction is open.
 const IN_TRANSACTION: u16 = 1;
+/// Set where each statement is committed by itself.
+const AUTOCOMMIT: u16 = 2;
 /// Set where another result follows.
 const MORE_RESULTS: u16 = 8;
 
@@ -15,6 +17,7 @@ const STATE_CHANGED: u16 = 1 << 14;
 pub(crate) struct Finished {
     pub(crate) affected: u64,
     pub(crate) last_key: u64,
+    pub(crate) warnings: u16,
     status: u16,
 }
 
@@ -27,14 +30,16 @@ impl Finished {
             affected: reader.number()?.ok_or(Malformed)?,
             last_key: reader.number()?.ok_or(Malformed)?,
             status: reader.u16()?,
+            warnings: reader.u16()?,
         })
     }
 
     /// What ends rows in the protocol's older form.
     pub(super) fn read_eof(packet: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(packet);
-        reader.take(3)?;
+        reader.u8()?;
         Ok(Finished {
+            warnings: reader.u16()?,
             status: reader.u16()?,
             ..Finished::default()
         })
@@ -42,6 +47,10 @@ impl Finished {
 
     pub(crate) fn is_in_transaction(self) -> bool {
         self.status & IN_TRANSACTION != 0
+    }
+
+    pub(crate) fn commits_each(self) -> bool {
+        self.status & AUTOCOMMIT != 0
     }
 
     pub(crate) fn has_changed_state(self) -> bool {
@@ -152,8 +161,12 @@ mod tests {
     fn an_ok_says_what_was_done_and_where_the_session_is() {
         let ok = Finished::read(&[0, 3, 7, 0x03, 0x00, 0, 0]).unwrap();
         assert_eq!((ok.affected, ok.last_key), (3, 7));
-        assert!(ok.is_in_transaction() && !ok.has_more());
-        assert!(Finished::read_eof(&[0xfe, 0, 0, 8, 0]).unwrap().has_more());
+        assert!(ok.is_in_transaction() && ok.commits_each() && !ok.has_more());
+        let rows = Finished::read_eof(&[0xfe, 1, 0, 8, 0]).unwrap();
+        assert!(rows.has_more() && !rows.commits_each());
+        assert_eq!(rows.warnings, 1);
+        let odd = Finished::read(&[0, 0, 0, 0x00, 0x00, 2, 0]).unwrap();
+        assert_eq!((odd.warnings, odd.commits_each()), (2, false));
         assert!(Finished::read(&[0, 3]).is_err());
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_engine::{Blame, Category, Sent, Severity};
-use mainstay_sql::{Code, Verdict};
+use mainstay_sql::{Code, Verdict, advice};
 
 /// When an error came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,13 +149,28 @@ fn by_class(state: &str, connecting: bool) -> Ruling {
         "08" => back_end(Category::Transient, Code::AttemptsFailed),
         "28" if connecting => back_end(Category::Auth, Code::AttemptsFailed)
             .hint("the server refused the login; check user, password and its pg_hba.conf"),
-        "53" => back_end(Category::Saturation, Code::AttemptsFailed),
+        "53" => full(state),
         "23" => caller(Code::Constraint),
         "22" => caller(Code::BadValue),
-        "02" | "0A" | "20" | "21" | "24" | "26" | "27" | "2B" | "2F" | "34" | "38" | "39"
-        | "3B" | "3F" | "42" | "44" | "54" | "P0" => caller(Code::BadStatement),
+        "02" | "0A" | "20" | "21" | "24" | "26" | "27" | "2B" | "2D" | "2F" | "34" | "38"
+        | "39" | "3B" | "3F" | "42" | "44" | "54" | "P0" => caller(Code::BadStatement),
         "40" if state == "40002" => caller(Code::Constraint),
         _ => back_end(Category::Unknown, Code::AttemptsFailed),
+    }
+}
+
+/// The server is at a limit.
+fn full(state: &str) -> Ruling {
+    let ruling = back_end(Category::Saturation, Code::AttemptsFailed);
+    match state {
+        "53100" => ruling.hint("the server's disk is full; make room there"),
+        "53200" => ruling.hint(
+            "the server is out of memory or of locks; look at its log, and give it more or ask for less",
+        ),
+        "53300" => ruling.hint(
+            "the server takes no more connections; raise its max_connections, or lower pool.active_max",
+        ),
+        _ => ruling,
     }
 }
 
@@ -201,7 +216,7 @@ fn back_end(category: Category, code: Code) -> Ruling {
         sent: Sent::Maybe,
         verdict: Verdict::None,
         retry_after: None,
-        hint: "",
+        hint: advice(category, code),
     }
 }
 
@@ -288,8 +303,8 @@ mod tests {
             (
                 &[
                     "02000", "0A000", "20000", "21000", "22012", "23505", "24000", "26001",
-                    "27000", "2B000", "2F005", "34000", "38000", "39000", "3B001", "3F000",
-                    "40002", "42601", "42P01", "42703", "44000", "54001", "P0001",
+                    "27000", "2B000", "2D000", "2F005", "34000", "38000", "39000", "3B001",
+                    "3F000", "40002", "42601", "42P01", "42703", "44000", "54001", "P0001",
                 ],
                 Persistent,
                 Caller,
@@ -305,8 +320,46 @@ mod tests {
         for (states, category, blame, verdict) in rows {
             for state in *states {
                 let ruling = rule(&report(state, RUN));
+                assert!(!ruling.hint.is_empty(), "{state} says what to do");
                 let got = (ruling.category, ruling.blame, ruling.verdict);
                 assert_eq!(got, (*category, *blame, *verdict), "{state}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_error_says_what_to_do_whenever_it_comes() {
+        let classes = [
+            "00", "01", "02", "03", "08", "09", "0A", "0B", "0L", "0P", "20", "21", "22", "23",
+            "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F",
+            "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0", "HV", "P0", "XX",
+        ];
+        let ends = [
+            "000", "001", "002", "003", "006", "007", "014", "501", "703", "P01", "P02", "P03",
+            "P04", "P05",
+        ];
+        let phases = [
+            Phase::Connect,
+            Phase::Before,
+            Phase::Prepare,
+            Phase::Begin { writes: true },
+            RUN,
+            Phase::Run { is_atomic: false },
+            Phase::Commit,
+            Phase::Control,
+        ];
+        let all = classes
+            .iter()
+            .flat_map(|class| ends.iter().map(move |end| format!("{class}{end}")));
+        for state in all {
+            for phase in phases {
+                for cancel_asked in [true, false] {
+                    let ruling = rule(&Report {
+                        cancel_asked,
+                        ..report(&state, phase)
+                    });
+                    assert!(!ruling.hint.is_empty(), "{state} {phase:?}");
+                }
             }
         }
     }

@@ -40,7 +40,8 @@ macro_rules! within {
 
 impl Connection for Session {
     fn is_closed(&self) -> bool {
-        self.is_gone()
+        let is_resting = !self.in_doubt && !self.link.is_busy();
+        self.is_gone() || (is_resting && !self.agrees())
     }
 
     fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {
@@ -69,7 +70,10 @@ impl Connection for Session {
         max: AnswerMax,
         handed_over: HandedOver<'a>,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        within!(self, self.collect(text, params, max, handed_over))
+        within!(self, async {
+            let result = self.collect(text, params, max, handed_over).await;
+            self.confirm(result).await
+        })
     }
 
     fn open<'a>(
@@ -93,8 +97,9 @@ impl Connection for Session {
                     Ok(columns)
                 }
                 Err(error) => {
+                    let result = self.confirm(Err(error)).await;
                     self.leave();
-                    Err(error)
+                    result
                 }
             }
         })
@@ -103,11 +108,12 @@ impl Connection for Session {
     fn next_batch(&mut self, max: BatchMax) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
         Box::pin(async move {
             self.in_doubt = true;
-            let result = self.fetch(max).await;
-            self.in_doubt = false;
+            let mut result = self.fetch(max).await;
             if self.open.as_ref().is_none_or(|o| o.stream.is_none()) {
+                result = self.confirm(result).await;
                 self.leave();
             }
+            self.in_doubt = false;
             result
         })
     }

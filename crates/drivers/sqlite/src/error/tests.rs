@@ -96,3 +96,19 @@ fn busy_at_commit_can_be_committed_again() {
         assert_eq!(again, name.starts_with("SQLITE_BUSY"), "{name}");
     }
 }
+
+#[test]
+fn every_error_says_what_to_do() {
+    for (code, name) in code::all() {
+        for stage in [
+            Stage::Connect,
+            Stage::Statement,
+            Stage::Autocommit,
+            Stage::Commit,
+        ] {
+            let error = from_code(stage, code, "m".into()).error;
+            let hint = error.detail().hint.as_deref().unwrap_or("");
+            assert!(!hint.is_empty(), "{name} {stage:?}");
+        }
+    }
+}

@@ -150,11 +150,11 @@ async fn a_reset_leaves_nothing_of_the_caller_behind() {
         "CREATE TEMP TABLE x(a)",
         "PRAGMA foreign_keys = off",
         "PRAGMA recursive_triggers = on",
-        "BEGIN IMMEDIATE",
-        "INSERT INTO t VALUES (1)",
     ] {
         run(&mut c, text).await.unwrap();
     }
+    c.begin(&begin(Access::ReadWrite)).await.unwrap();
+    run(&mut c, "INSERT INTO t VALUES (1)").await.unwrap();
     c.reset().await.unwrap();
     assert_eq!(
         scalar(&mut c, "SELECT count(*) FROM temp.sqlite_master").await,
@@ -183,7 +183,8 @@ async fn a_reset_gives_the_locks_of_a_file_without_a_log_back() {
         .await
         .unwrap();
     run(&mut c, "CREATE TABLE t(a)").await.unwrap();
-    run(&mut c, "BEGIN EXCLUSIVE").await.unwrap();
+    c.begin(&begin(Access::ReadWrite)).await.unwrap();
+    run(&mut c, "INSERT INTO t VALUES (0)").await.unwrap();
     c.reset().await.unwrap();
     let mut other = bench
         .connect_with(settings(), Access::ReadWrite)

@@ -57,7 +57,8 @@ async fn what_does_not_fit_the_transaction_is_a_conflict() {
     c.begin(&begin(Access::ReadOnly)).await.unwrap();
     let error = c.begin(&begin(Access::ReadOnly)).await.unwrap_err();
     assert_eq!(error.code(), Code::Conflict);
-    run(&mut c, "COMMIT").await.unwrap();
+    let error = run(&mut c, "COMMIT").await.unwrap_err();
+    assert_eq!(error.code(), Code::TransactionLost, "{error}");
     let error = c.commit(&|| ()).await.unwrap_err();
     assert_eq!(error.code(), Code::Conflict, "a statement had ended it");
 }
