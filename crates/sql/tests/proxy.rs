@@ -1,6 +1,8 @@
 //! A proxy on a scripted driver and a paused clock: its transactions and its primary.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "proxy/classes.rs"]
+mod classes;
 #[path = "proxy/gone.rs"]
 mod gone;
 #[path = "proxy/lent.rs"]

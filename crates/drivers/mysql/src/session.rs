@@ -37,6 +37,8 @@ pub(crate) struct Session {
     /// A statement of the open transaction has committed what came before it, as DDL does, or may have, as
     /// a procedure.
     committed_early: bool,
+    /// A statement of the open transaction has worked.
+    has_done: bool,
     /// A statement that was prepared and is not kept yet.
     preparing: Option<u32>,
     /// The longest command that the server takes.
@@ -77,6 +79,7 @@ impl Session {
             in_doubt: false,
             in_transaction: false,
             committed_early: false,
+            has_done: false,
             preparing: None,
             packet_max: 1 << 20,
         }

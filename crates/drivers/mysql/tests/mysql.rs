@@ -11,5 +11,6 @@ mod mysql {
     mod place;
     mod replicas;
     mod sessions;
+    mod stray;
     mod values;
 }

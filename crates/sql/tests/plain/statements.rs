@@ -4,6 +4,7 @@ use mainstay_engine::{Category, Failure, Sent};
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
     AnswerMax, Code, Database, Dialect, Position, Probe, Scope, SqlError, State, Value, Verdict,
+    stray,
 };
 use mainstay_testkit::scripted::reply::{connection_lost, constraint_broken, interrupted, refused};
 use mainstay_testkit::scripted::{OnCancel, Point, Reply};

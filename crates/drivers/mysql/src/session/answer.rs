@@ -153,6 +153,7 @@ impl Session {
             self.link
                 .retire("a statement changed the access of a read-only session");
         }
+        self.has_done |= self.in_transaction;
         // A procedure may commit and begin another one.
         self.committed_early |= self.in_transaction && !verb.is_atomic;
         match self.agrees(finished) {

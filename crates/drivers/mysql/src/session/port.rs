@@ -62,6 +62,7 @@ impl Session {
         self.command(text, Phase::Control).await?;
         self.in_transaction = true;
         self.committed_early = false;
+        self.has_done = false;
         Ok(())
     }
 }

@@ -92,6 +92,7 @@ impl Session {
     pub(super) fn end_of_transaction(&mut self) {
         self.in_transaction = false;
         self.committed_early = false;
+        self.has_done = false;
     }
 
     /// Temporary tables, variables, locks and prepared statements go; our own settings come back.

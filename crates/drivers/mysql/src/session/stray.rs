@@ -41,7 +41,8 @@ impl Session {
     /// else nobody knows how it ended.
     async fn goes_on(&mut self, verb: Verb) -> bool {
         if verb.commits {
-            self.committed_early = true;
+            // A DDL that fails commits too, but there may be nothing to commit.
+            self.committed_early |= self.has_done;
             let began = self.command("START TRANSACTION", Phase::Control).await;
             return began.is_ok();
         }

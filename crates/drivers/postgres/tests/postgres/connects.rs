@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use mainstay_engine::{Blame, Category, Sent, Severity};
 use mainstay_postgres::{PostgresSettings, TlsMode, TlsSettings};
-use mainstay_sql::{Access, Code, Driver, SqlError, Value};
+use mainstay_sql::{Access, Code, Connection, Driver, SqlError, Value};
 use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
 
 use super::failures::state;
-use super::place::{driver, server, settings, value};
+use super::place::{driver, run, server, settings, value};
 
 async fn refused(settings: PostgresSettings) -> SqlError {
     match driver(settings).connect(Access::ReadOnly).await {
@@ -126,6 +126,16 @@ async fn a_closed_port_and_an_unknown_name_are_transient() {
     assert!(error.to_string().contains("resolved"), "{error}");
 }
 
+/// The server's word about transactions is heard, encrypted or not.
+async fn assert_watched(session: &mut Box<dyn Connection>) {
+    let error = run(session, "BEGIN", &[]).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::BadStatement, Sent::YesUnprocessed)
+    );
+    assert!(!session.is_closed());
+}
+
 #[tokio::test]
 async fn every_tls_mode_checks_what_it_promises() {
     let server = guarded().await;
@@ -166,6 +176,7 @@ async fn every_tls_mode_checks_what_it_promises() {
         let mut shown = String::new();
         let encrypted = match connected {
             Ok(mut session) => {
+                assert_watched(&mut session).await;
                 let ssl = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
                 Some(value(&mut session, ssl).await == Value::Bool(true))
             }
@@ -189,7 +200,8 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
         "{error}"
     );
     required.tls.mode = TlsMode::Prefer;
-    assert!(driver(required).connect(Access::ReadOnly).await.is_ok());
+    let mut session = driver(required).connect(Access::ReadOnly).await.unwrap();
+    assert_watched(&mut session).await;
 }
 
 #[tokio::test]

@@ -156,6 +156,50 @@ async fn statements_that_may_commit_midway_prove_nothing_by_an_error() {
 }
 
 #[tokio::test]
+async fn statements_that_are_undone_whole_prove_by_an_error_that_nothing_happened() {
+    let place = Place::new().await;
+    drop(tables(&place).await);
+    let plain = mainstay_sql::Plain::new(
+        std::sync::Arc::new(super::place::driver(place.settings.clone())),
+        &mainstay_engine::Policy::preset(mainstay_engine::Preset::Balanced),
+        mainstay_engine::tasks::Tasks::new(),
+        mainstay_engine::Chance::seeded(7),
+    );
+    let (undone, unknown) = (Sent::YesUnprocessed, Sent::Maybe);
+    for (text, number, sent) in [
+        ("EXECUTE nothing", "26000", undone),
+        ("FETCH 1 FROM nothing", "34000", undone),
+        ("MOVE 1 IN nothing", "34000", undone),
+        ("LOCK TABLE parent", "25P01", undone),
+        ("LOAD 'nothing'", "58P01", undone),
+        ("COPY parent FROM '/nowhere/at/all'", "58P01", undone),
+        ("COPY parent TO '/nowhere/at/all'", "58P01", unknown),
+        ("COPY parent FROM PROGRAM 'false'", "38000", unknown),
+    ] {
+        let ran = mainstay_sql::Verbs::execute(&plain, text, vec![], Default::default());
+        let error = ran.await.unwrap_err();
+        assert_eq!(
+            (state(&error), error.sent()),
+            (number, sent),
+            "{text}: {error}"
+        );
+        let is_unknown = error.code() == Code::OutcomeUnknown;
+        assert_eq!(is_unknown, sent == unknown, "{text}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_may_not_commit_where_it_stands_is_the_callers() {
+    let place = Place::new().await;
+    let mut session = place.writer().await;
+    session.begin(&Begin::default()).await.unwrap();
+    let error = fails(&mut session, "DO $$ BEGIN COMMIT; END $$").await;
+    assert_eq!((state(&error), error.code()), ("2D000", Code::BadStatement));
+    assert_eq!(error.failure().blame, Blame::Caller);
+    session.rollback().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_missing_right_is_auth_and_the_callers() {
     let place = Place::new().await;
     let mut session = tables(&place).await;
