@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn without_a_request_for_encryption_the_first_byte_is_a_messages() {
         assert_eq!(read(&message(b'Z', b"T"), 100, false), [b'T']);
-        assert_eq!(read(&message(b'Z', b"T"), 100, true), []);
+        assert!(read(&message(b'Z', b"T"), 100, true).is_empty());
     }
 
     #[test]
@@ -234,6 +234,6 @@ mod tests {
         bytes.extend(message(b'Z', b"T"));
         assert_eq!(read(&bytes, 3, false), [b'T']);
         let huge = [b'D', 0xff, 0xff, 0xff, 0xff, 1, 2, 3];
-        assert_eq!(read(&huge, 2, false), []);
+        assert!(read(&huge, 2, false).is_empty());
     }
 }

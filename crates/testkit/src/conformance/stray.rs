@@ -188,7 +188,7 @@ pub async fn a_transaction_that_nobody_began_is_undone_and_told(fixture: &dyn Fi
         let ran = plain.execute(insert, vec![], Options::default()).await;
         assert_eq!(ran.unwrap().affected, Some(1), "{opener}");
         let opened = plain.stream(&opens, Scope::default()).await;
-        assert_undone(opener, &opened.err().expect("the stream must not open"));
+        assert_undone(opener, &opened.expect_err("the stream must not open"));
         plain
             .execute(insert, vec![], Options::default())
             .await
