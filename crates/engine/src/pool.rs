@@ -152,6 +152,22 @@ struct Shared<C: Connector> {
     emptied: Notify,
 }
 
+/// What a look for a connection came to.
+pub enum Checkout<C: Connector, H: Send + 'static = ()> {
+    /// One was idle and fit to be lent.
+    Lent(Lease<C, H>),
+    /// [`Pool::checkout_later`] goes on. Dropped, it gives its place back.
+    Later(Later<C, H>),
+}
+
+/// A checkout that has to wait for something.
+pub struct Later<C: Connector, H> {
+    mode: Mode,
+    hold: H,
+    /// `None`: every place was taken.
+    begun: Option<(Permit<C>, Found<C::Connection>)>,
+}
+
 impl<C: Connector> Pool<C> {
     /// An empty pool. Its sweeper starts by itself, now or, outside a runtime, with the first
     /// connection.
@@ -197,20 +213,67 @@ impl<C: Connector> Pool<C> {
         hold: H,
         now: Instant,
     ) -> Result<Lease<C, H>, PoolError> {
+        match self.checkout_now(mode, hold, now)? {
+            Checkout::Lent(lease) => Ok(lease),
+            // What is rare is boxed, so that the usual way stays small.
+            Checkout::Later(later) => Box::pin(self.checkout_later(later)).await,
+        }
+    }
+
+    /// The part of a checkout that waits for nothing: usually all of it.
+    ///
+    /// # Errors
+    /// [`PoolError`] of a pool that lends no more.
+    pub fn checkout_now<H: Send + 'static>(
+        &self,
+        mode: Mode,
+        hold: H,
+        now: Instant,
+    ) -> Result<Checkout<C, H>, PoolError> {
         let begin = self.shared.state.lock().begin(mode, now);
-        let (permit, found) = match begin {
-            Begin::Admitted(found) => (Permit::counted(&self.shared), found),
-            Begin::Full => {
-                // What is rare is boxed, so that the usual way stays small.
-                let permit = Box::pin(self.wait_for_place()).await?;
+        let begun = match begin {
+            Begin::Admitted(found) => Some((Permit::counted(&self.shared), found)),
+            Begin::Full => None,
+            Begin::Refused(error) => return Err(error),
+        };
+        let is_fit =
+            |idle: &Idle<C::Connection>| !self.shared.connector.is_closed(&idle.connection);
+        Ok(match begun {
+            Some((
+                permit,
+                Found {
+                    idle: Some(idle),
+                    check: false,
+                    ..
+                },
+            )) if is_fit(&idle) => {
+                Checkout::Lent(Lease::new(idle.connection, idle.origin, permit, hold))
+            }
+            begun => Checkout::Later(Later { mode, hold, begun }),
+        })
+    }
+
+    /// The rest of a checkout: waits for a place, asks an idle connection, or opens one. Cancel safe, as
+    /// [`Pool::checkout`].
+    ///
+    /// # Errors
+    /// As [`Pool::checkout`].
+    pub async fn checkout_later<H: Send + 'static>(
+        &self,
+        later: Later<C, H>,
+    ) -> Result<Lease<C, H>, PoolError> {
+        let Later { mode, hold, begun } = later;
+        let (permit, found) = match begun {
+            Some(begun) => begun,
+            None => {
+                let permit = self.wait_for_place().await?;
                 let found = self.shared.state.lock().next_idle(mode, Instant::now());
                 (permit, found)
             }
-            Begin::Refused(error) => return Err(error),
         };
         let (connection, origin) = match self.first_usable(mode, found).await {
             Some(idle) => (idle.connection, idle.origin),
-            None => Box::pin(self.open(mode)).await?,
+            None => self.open(mode).await?,
         };
         Ok(Lease::new(connection, origin, permit, hold))
     }
@@ -364,7 +427,7 @@ impl<C: Connector> Pool<C> {
             let mut idle = found.idle?;
             let connector = &self.shared.connector;
             if !connector.is_closed(&idle.connection)
-                && (!found.check || Box::pin(self.answers(&mut idle.connection)).await)
+                && (!found.check || self.answers(&mut idle.connection).await)
             {
                 return Some(idle);
             }

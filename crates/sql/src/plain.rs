@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use mainstay_engine::pool::{Pool, PoolError, PoolStats};
-use mainstay_engine::{Attempt, Blame, Category, Chance, Failure, Policy, Sent, tasks::Tasks};
+use mainstay_engine::pool::{Checkout, Later, Pool, PoolError, PoolStats};
+use mainstay_engine::{
+    Attempt, Blame, Category, Chance, Failure, Marks, Policy, Sent, tasks::Tasks,
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -144,7 +146,20 @@ impl Plain {
         attempt: Option<&Attempt>,
     ) -> Result<Held, SqlError> {
         let hold = attempt.and_then(Attempt::hold);
-        let checkout = self.shared.pool.checkout(mode(access), hold);
+        let pool = &self.shared.pool;
+        match pool.checkout_now(mode(access), hold, Instant::now()) {
+            Ok(Checkout::Lent(lease)) => Ok(lease),
+            Ok(Checkout::Later(later)) => Box::pin(self.lease_later(later, ends_at)).await,
+            Err(error) => Err(sessions::refused(error)),
+        }
+    }
+
+    async fn lease_later(
+        &self,
+        later: Later<Sessions, Option<Arc<Marks>>>,
+        ends_at: Option<Instant>,
+    ) -> Result<Held, SqlError> {
+        let checkout = self.shared.pool.checkout_later(later);
         let lent = match ends_at {
             None => checkout.await,
             Some(end) => match tokio::time::timeout_at(end, checkout).await {
@@ -248,15 +263,14 @@ impl Database for Plain {
         request: &'a Request,
         scope: Scope,
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
-        Box::pin(async move {
-            let answer = match &request.work {
-                Work::Statement { text, params } => {
-                    self.run_statement(request, text, params, scope).await
-                }
-                Work::Many { .. } | Work::Script { .. } => self.run_batch(request, scope).await,
-            };
-            answer.map_err(|error| self.judge_slowness(error))
-        })
+        // Boxed one by one: together they would be as large as the largest.
+        match &request.work {
+            Work::Statement { .. } => Box::pin(self.run_statement(request, scope)),
+            Work::Many { .. } | Work::Script { .. } => Box::pin(async move {
+                let answer = self.run_batch(request, scope).await;
+                answer.map_err(|error| self.judge_slowness(error))
+            }),
+        }
     }
 
     fn lend<'a>(

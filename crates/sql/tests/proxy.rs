@@ -15,6 +15,8 @@ mod pair;
 mod rest;
 #[path = "proxy/sessions.rs"]
 mod sessions;
+#[path = "proxy/sizes.rs"]
+mod sizes;
 
 use std::sync::Arc;
 use std::time::Duration;

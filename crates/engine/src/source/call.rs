@@ -167,24 +167,29 @@ impl<M: Member> Source<M> {
     ///
     /// # Errors
     /// As [`call`](Source::call).
-    pub async fn call_on<T, E, F, Fut>(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "a block uses what it captures in place; an async function keeps its arguments twice"
+    )]
+    pub fn call_on<T, E, F, Fut>(
         &self,
         operation: &Operation,
-        route: Route<'_, M>,
+        mut route: Route<'_, M>,
         classify: &impl Classify<T, E>,
         work: F,
-    ) -> Result<Done<T>, CallError<E>>
+    ) -> impl Future<Output = Result<Done<T>, CallError<E>>>
     where
         F: Fn(Attempt<M>) -> Fut + Send + Sync,
         Fut: Future<Output = Result<T, E>> + Send,
         T: Send,
         E: Send + fmt::Display,
     {
-        let mut route = route;
-        let carried = route.carried.take();
-        let mut run = Run::open(&self.inner, operation, &route, carried);
-        let (value, elapsed) = run.conduct(classify, &work).await?;
-        Ok(run.done(value, elapsed))
+        async move {
+            let carried = route.carried.take();
+            let mut run = Run::open(&self.inner, operation, &route, carried);
+            let (value, elapsed) = run.conduct(classify, &work).await?;
+            Ok(run.done(value, elapsed))
+        }
     }
 
     /// Gets something that is held on an endpoint for longer than one call: a transaction, a
@@ -314,25 +319,28 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             Err(rejection) => return Err(self.reject(rejection)),
         };
         loop {
-            let mut in_flight = match self.begin() {
-                Ok(Begin::Attempt(in_flight)) => in_flight,
-                Ok(Begin::Wait(nothing)) => match Box::pin(self.wait(nothing)).await {
-                    Ok(()) => continue,
-                    Err(stop) => return Err(self.stop(stop)),
-                },
-                Err(stop) => return Err(self.stop(stop)),
-            };
-            match self.attempt(&mut in_flight, classify, work).await {
-                AttemptEnd::Success(value, now, at) => return Ok((value, self.succeed(now, at))),
-                AttemptEnd::Neutral(error) => return Err(self.neutral(error)),
-                AttemptEnd::Redirect(error) => return Err(self.redirect(error)),
-                AttemptEnd::Failure(failed) => {
-                    // Its slot is free while the call waits for its next attempt.
-                    drop(in_flight);
-                    if let Some(stop) = Box::pin(self.after(failed)).await {
-                        return Err(self.stop(stop));
+            // Nothing is held over a wait that is not needed after it: the future has room for all of it.
+            let failed = match self.begin() {
+                Ok(Begin::Attempt(mut in_flight)) => {
+                    match self.attempt(&mut in_flight, classify, work).await {
+                        AttemptEnd::Success(value, now, at) => {
+                            return Ok((value, self.succeed(now, at)));
+                        }
+                        AttemptEnd::Neutral(error) => return Err(self.neutral(error)),
+                        AttemptEnd::Redirect(error) => return Err(self.redirect(error)),
+                        // Its slot is free while the call waits for its next attempt.
+                        AttemptEnd::Failure(failed) => Ok(failed),
                     }
                 }
+                Ok(Begin::Wait(nothing)) => Err(Box::new(nothing)),
+                Err(stop) => return Err(self.stop(stop)),
+            };
+            let stop = match failed {
+                Ok(failed) => Box::pin(self.after(failed)).await,
+                Err(nothing) => Box::pin(self.wait(*nothing)).await.err(),
+            };
+            if let Some(stop) = stop {
+                return Err(self.stop(stop));
             }
         }
     }

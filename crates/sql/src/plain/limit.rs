@@ -29,11 +29,6 @@ impl HandOver {
         }
     }
 
-    /// Whether a proxy's attempt is around it, which ends it in time.
-    pub(super) fn is_of_attempt(&self) -> bool {
-        self.attempt.is_some()
-    }
-
     pub(super) fn tell(&self) {
         self.happened.store(true, Ordering::Release);
         if let Some(attempt) = &self.attempt {

@@ -1,14 +1,12 @@
 //! One statement on a pooled connection.
 
-use std::sync::Arc;
-
 use mainstay_engine::Safety;
 use tokio::time::Instant;
 
 use super::Plain;
 use super::limit::{Ended, HandOver, Judge, until};
 use super::sessions::Held;
-use crate::database::{Access, Answer, AnswerMax, Request, Scope};
+use crate::database::{Access, Answer, AnswerMax, Request, Scope, Work};
 use crate::error::{Code, SqlError, Verdict};
 use crate::statement::Class;
 use crate::value::Value;
@@ -81,10 +79,11 @@ impl Plain {
     pub(super) async fn run_statement(
         &self,
         request: &Request,
-        text: &Arc<str>,
-        params: &[Value],
         scope: Scope,
     ) -> Result<Answer, SqlError> {
+        let Work::Statement { text, params } = &request.work else {
+            return Err(SqlError::internal("this work is not one statement"));
+        };
         let started = Instant::now();
         let is_alone = scope.attempt.is_none();
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
@@ -97,15 +96,20 @@ impl Plain {
             class: &class,
             ends_at,
         };
-        let mut result = self
-            .attempt(&one, request.access, request.safety, &scope)
-            .await;
-        if is_alone && is_hidden_write(request, &result) {
-            self.schema_of(scope.schema.as_ref()).remember_write(text);
-            let again = self.attempt(&one, Access::ReadWrite, Safety::Write, &scope);
-            result = Box::pin(again).await;
-        }
-        let mut answer = result?;
+        let first = self.attempt(&one, request.access, request.safety, &scope);
+        let result = match first.await {
+            Err(error) if is_alone && is_hidden_write(request, &error) => None,
+            result => Some(result),
+        };
+        let result = match result {
+            Some(result) => result,
+            None => {
+                self.schema_of(scope.schema.as_ref()).remember_write(text);
+                let again = self.attempt(&one, Access::ReadWrite, Safety::Write, &scope);
+                Box::pin(again).await
+            }
+        };
+        let mut answer = result.map_err(|error| self.judge_slowness(error))?;
         answer.meta.attempts = 1;
         answer.meta.cache = "off";
         answer.meta.elapsed = started.elapsed();
@@ -141,13 +145,11 @@ impl Plain {
             safety,
             proves_on_error: one.class.proves_on_error || self.errors_tell_themselves(),
         };
-        let result = one.on(lease, &judge, handed).await;
-        match result {
-            Err(error) if is_stale(&error) && !lease.is_closed() => {
-                Box::pin(one.on(lease, &judge, handed)).await
-            }
-            result => result,
+        match one.on(lease, &judge, handed).await {
+            Err(error) if is_stale(&error) && !lease.is_closed() => {}
+            result => return result,
         }
+        Box::pin(one.on(lease, &judge, handed)).await
     }
 }
 
@@ -172,10 +174,7 @@ impl One<'_> {
         lease.set_active(true);
         let tell = || handed.tell();
         let work = lease.run(self.text, self.params, self.answer_max, &tell);
-        // A read inside of an attempt is dropped at the attempt's end; a second timer would end it no better.
-        let is_cut_outside = handed.is_of_attempt() && judge.safety.is_read();
-        let ends_at = self.ends_at.filter(|_| !is_cut_outside);
-        let ended = until(ends_at, cancel, || handed.has_happened(), work).await;
+        let ended = until(self.ends_at, cancel, || handed.has_happened(), work).await;
         settle(lease, ended, judge, handed)
     }
 }
@@ -187,9 +186,8 @@ fn is_stale(error: &SqlError) -> bool {
 
 /// A statement that was taken for a read and was refused by a read-only session. What the caller declared
 /// a read stays one.
-fn is_hidden_write(request: &Request, result: &Result<Answer, SqlError>) -> bool {
+fn is_hidden_write(request: &Request, error: &SqlError) -> bool {
     let is_guess = request.access == Access::ReadOnly && request.options.safety.is_none();
-    is_guess
-        && matches!(result, Err(error)
-            if error.detail().verdict == Verdict::ReadOnly && error.sent().is_proven_harmless())
+    let is_refused = error.detail().verdict == Verdict::ReadOnly;
+    is_guess && is_refused && error.sent().is_proven_harmless()
 }

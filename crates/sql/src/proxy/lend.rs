@@ -34,8 +34,7 @@ impl DataProxy {
         let writing = self.begin_write(&loan.options, loan.safety);
         let source = self.source();
         let ended = source.call_on(&operation, route, &errors::classify, attempt);
-        let ended = ended.await;
-        self.end_write(writing, &ended).await;
+        let ended = self.end_write(writing, ended.await).await;
         let done = match ended.map_err(mainstay_engine::CallError::into_parts) {
             Ok(done) => done,
             // The declaration stands: nothing is run again as something else.

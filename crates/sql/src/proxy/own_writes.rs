@@ -43,12 +43,13 @@ impl DataProxy {
     pub(super) async fn end_write<T>(
         &self,
         writing: Writing,
-        ended: &Result<Done<T>, CallError<SqlError>>,
-    ) {
-        match ended {
+        ended: Result<Done<T>, CallError<SqlError>>,
+    ) -> Result<Done<T>, CallError<SqlError>> {
+        match &ended {
             Ok(done) => self.acknowledged(writing, &done.endpoint).await,
             Err(error) => writing.failed(error.sent()),
         }
+        ended
     }
 
     pub(super) async fn acknowledged(&self, writing: Writing, endpoint: &EndpointId) {

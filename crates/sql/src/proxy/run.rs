@@ -1,5 +1,7 @@
 //! One request: as what it is taken for, and once more as a write if it turns out to be one.
 
+use std::future::Future;
+
 use mainstay_engine::endpoint::Placed;
 use mainstay_engine::event::EventKind;
 use mainstay_engine::rejection::{CallErrorParts, Carried};
@@ -16,22 +18,36 @@ impl DataProxy {
     }
 
     /// Runs a request, once more as a write if a read-only session says that it is one.
-    pub(super) async fn run_request(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "a block uses what it captures in place; an async function keeps its arguments twice"
+    )]
+    pub(super) fn run_request(
         &self,
         request: &Request,
         scope: Scope,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        async move {
+            self.refuse_unavailable(&request.options)?;
+            let error = match self.run_once(request, request.safety, &scope, None).await {
+                Ok(done) => return Ok(answer(done)),
+                Err(error) => error,
+            };
+            Box::pin(self.go_on(request, scope, error)).await
+        }
+    }
+
+    /// What follows when the first way gave no answer.
+    async fn go_on(
+        &self,
+        request: &Request,
+        scope: Scope,
+        error: CallError<SqlError>,
     ) -> Result<Answer, SqlError> {
-        self.refuse_unavailable(&request.options)?;
-        let first = self.run_once(request, request.safety, &scope, None).await;
-        match first {
-            Ok(done) => Ok(answer(done)),
-            Err(error) => match error.into_parts() {
-                parts @ CallErrorParts {
-                    kind: CallErrorKind::Redirected { .. },
-                    ..
-                } => Box::pin(self.run_as_write(request, scope, parts)).await,
-                parts => Err(errors::from_parts(parts, request.safety)),
-            },
+        let parts = error.into_parts();
+        match parts.kind {
+            CallErrorKind::Redirected { .. } => self.run_as_write(request, scope, parts).await,
+            _ => Err(errors::from_parts(parts, request.safety)),
         }
     }
 
@@ -110,36 +126,41 @@ impl DataProxy {
         }
     }
 
-    async fn run_once(
-        &self,
-        request: &Request,
+    #[allow(clippy::manual_async_fn, reason = "as above")]
+    fn run_once<'a>(
+        &'a self,
+        request: &'a Request,
         safety: Safety,
-        scope: &Scope,
+        scope: &'a Scope,
         carried: Option<Carried>,
-    ) -> Result<Done<Answer>, CallError<SqlError>> {
-        let operation = self.operation(request, safety, scope);
-        let wanted = self.wanted(&request.options, safety, scope).await;
-        let filter = |placed: &Placed<Member>| wanted.admits(placed);
-        let route = Route {
-            carried,
-            ..route(wanted, &filter, &request.options, request.access, scope)
-        };
-        let work = |attempt: Attempt<Member>| {
-            let (member, attempt) = attempt.split();
-            async move {
+    ) -> impl Future<Output = Result<Done<Answer>, CallError<SqlError>>> + Send + 'a {
+        async move {
+            let operation = self.operation(request, safety, scope);
+            let wanted = self.wanted(&request.options, safety, scope).await;
+            let filter = |placed: &Placed<Member>| wanted.admits(placed);
+            let route = Route {
+                carried,
+                ..route(wanted, &filter, &request.options, request.access, scope)
+            };
+            let work = |attempt: Attempt<Member>| {
+                let (member, attempt) = attempt.split();
                 let endpoint = attempt.endpoint.clone();
                 let scope = self.within(attempt, wanted, scope);
-                let ran = member.collect(request, scope).await;
-                ran.map_err(|error| errors::at(&endpoint, error))
+                async move {
+                    let ran = member.collect(request, scope).await;
+                    ran.map_err(|error| errors::at(&endpoint, error))
+                }
+            };
+            let writing = self.begin_write(&request.options, safety);
+            let source = self.source();
+            let ended = source
+                .call_on(&operation, route, &errors::classify, work)
+                .await;
+            match writing.is_counted() {
+                true => Box::pin(self.end_write(writing, ended)).await,
+                false => ended,
             }
-        };
-        let writing = self.begin_write(&request.options, safety);
-        let ended = self
-            .source()
-            .call_on(&operation, route, &errors::classify, work)
-            .await;
-        self.end_write(writing, &ended).await;
-        ended
+        }
     }
 }
 

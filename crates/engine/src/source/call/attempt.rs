@@ -57,14 +57,14 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             mark: limit.mark,
         };
         let ran = match fault {
-            None => {
+            None => 'ran: {
                 let mut work = pin!(work(attempt));
                 // What ends at once needs neither timer nor cut.
-                let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-                match first {
-                    Poll::Ready(result) => Ran::Result(result),
-                    Poll::Pending => bounds.hold(work, in_flight).await,
+                let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context)));
+                if let Poll::Ready(result) = first.await {
+                    break 'ran Ran::Result(result);
                 }
+                bounds.hold(work, in_flight).await
             }
             Some(fault) => Box::pin(injected(fault, || work(attempt), bounds, in_flight)).await,
         };
