@@ -55,6 +55,16 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Its different texts.
+    pub(crate) fn texts(&self) -> &[Arc<str>] {
+        match self {
+            Work::Statement { text, .. } | Work::Many { text, .. } => std::slice::from_ref(text),
+            Work::Script { statements } => statements,
+        }
+    }
+}
+
 /// One piece of work with everything that the path needs to know.
 #[derive(Debug, Clone)]
 pub struct Request {

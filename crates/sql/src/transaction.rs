@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::database::{Access, Answer, BoxFuture, Options, Request};
+use crate::database::{Access, Answer, BoxFuture, Options, Request, Work};
+use crate::dialect::Dialect;
 use crate::error::SqlError;
+use crate::schema::Schema;
 
 /// How strictly transactions are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,4 +65,17 @@ pub trait Transaction: Send {
 
     /// The endpoint it is pinned to; empty for a plain driver.
     fn endpoint(&self) -> Option<Arc<str>>;
+}
+
+/// After the loss of a transaction that may have committed a part by itself.
+pub(crate) const AFTER_LOSS_OF_KEPT: &str = "DDL and CALL may have committed what came before them, the rest was rolled back: look what is there, then begin a new one";
+
+/// Whether this work commits the transaction that it stands in, or may: on MySQL all but reads and single
+/// statements that change rows.
+pub(crate) fn commits_by_itself(dialect: Dialect, schema: &Schema, work: &Work) -> bool {
+    let may_commit = |text: &Arc<str>| {
+        let class = schema.classify(text);
+        !class.is_single_dml && !class.safety.is_read()
+    };
+    dialect == Dialect::MySql && work.texts().iter().any(may_commit)
 }

@@ -5,6 +5,8 @@
 mod classes;
 #[path = "proxy/gone.rs"]
 mod gone;
+#[path = "proxy/kept.rs"]
+mod kept;
 #[path = "proxy/lent.rs"]
 mod lent;
 #[path = "proxy/nested.rs"]

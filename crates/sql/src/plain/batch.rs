@@ -28,10 +28,7 @@ impl<'a> Steps<'a> {
     }
 
     pub(super) fn texts(&self) -> &'a [Arc<str>] {
-        match self.work {
-            Work::Statement { text, .. } | Work::Many { text, .. } => std::slice::from_ref(text),
-            Work::Script { statements } => statements,
-        }
+        self.work.texts()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -18,7 +18,7 @@ use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
 use crate::schema::Schema;
 use crate::stray;
-use crate::transaction::{Begin, Transaction};
+use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction};
 
 /// A COMMIT that finds the database busy is repeated this often, with [`COMMIT_PAUSE`] between.
 const COMMITS_MAX: u32 = 50;
@@ -405,9 +405,7 @@ fn left(is_kept: bool) -> Sent {
 fn after_loss(is_kept: bool) -> &'static str {
     match is_kept {
         false => "it was rolled back; begin a new one",
-        true => {
-            "DDL and CALL may have committed what came before them, the rest was rolled back: look what is there, then begin a new one"
-        }
+        true => AFTER_LOSS_OF_KEPT,
     }
 }
 

@@ -16,7 +16,7 @@ use super::route::{operation, path};
 use super::{DataProxy, Member, WRITE_GRACE, errors};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
-use crate::transaction::{Begin, Transaction};
+use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction, commits_by_itself};
 
 impl DataProxy {
     pub(super) async fn begin_transaction(
@@ -89,6 +89,7 @@ impl DataProxy {
             options,
             is_write,
             epoch,
+            is_kept: false,
             last_used: Instant::now(),
             _held: held,
             _counted: counted,
@@ -129,28 +130,34 @@ struct Pinned {
     is_write: bool,
     /// Of the primary it was begun on.
     epoch: u64,
+    /// A statement was sent that commits by itself, or may: a rollback does not undo all of it.
+    is_kept: bool,
     last_used: Instant,
     _held: Leased<()>,
     _counted: Counted,
 }
 
-/// It is gone, and with it all that its statements did: no COMMIT was sent.
-fn lost(category: Category, why: &str) -> SqlError {
-    let message = format!("the transaction is gone: {why}; nothing of it was committed");
-    let failure = Failure::new(category, message).sent(Sent::YesUnprocessed);
-    SqlError::new(Code::TransactionLost, failure)
-        .verdict(Verdict::LeaseLost)
-        .hint("begin it again from its first statement")
+/// It is gone, and with it what its statements did, unless they committed by themselves: no COMMIT was
+/// sent.
+fn lost(category: Category, why: &str, is_kept: bool) -> SqlError {
+    let (message, sent) = match is_kept {
+        false => ("nothing of it was committed", Sent::YesUnprocessed),
+        true => (
+            "a statement of it may have committed what came before",
+            Sent::Maybe,
+        ),
+    };
+    let message = format!("the transaction is gone: {why}; {message}");
+    let failure = Failure::new(category, message).sent(sent);
+    let error = SqlError::new(Code::TransactionLost, failure).verdict(Verdict::LeaseLost);
+    match is_kept {
+        false => error.hint("begin it again from its first statement"),
+        true => error.hint(AFTER_LOSS_OF_KEPT),
+    }
 }
 
-fn lost_before() -> SqlError {
-    lost(Category::Transient, "an earlier error ended it")
-}
-
-/// A statement's end did not come, although it was to be cancelled at its limit.
-fn statement_unanswered(limit: Duration) -> SqlError {
-    let why = format!("a statement gave no answer within {limit:?}");
-    lost(Category::Timeout, &why)
+fn lost_before(is_kept: bool) -> SqlError {
+    lost(Category::Transient, "an earlier error ended it", is_kept)
 }
 
 impl Pinned {
@@ -161,19 +168,30 @@ impl Pinned {
         if idle > limit {
             self.inner = None;
             let why = format!("it was idle for longer than {limit:?}");
-            return Err(lost(Category::Transient, &why));
+            return Err(self.lost(Category::Transient, &why));
         }
         let snapshot = self.proxy.source().snapshot();
         if self.is_write {
             if !self.may_write(&snapshot) {
                 self.inner = None;
                 let why = "its endpoint is not primary any more";
-                return Err(lost(Category::Transient, why));
+                return Err(self.lost(Category::Transient, why));
             }
             self.epoch = snapshot.epoch;
         }
         self.last_used = Instant::now();
-        self.inner.as_mut().ok_or_else(lost_before)
+        let is_kept = self.is_kept;
+        self.inner.as_mut().ok_or_else(|| lost_before(is_kept))
+    }
+
+    fn lost(&self, category: Category, why: &str) -> SqlError {
+        lost(category, why, self.is_kept)
+    }
+
+    /// A statement is about to be sent.
+    fn note(&mut self, request: &Request) {
+        let shared = &self.proxy.shared;
+        self.is_kept |= commits_by_itself(shared.dialect, &shared.schema, &request.work);
     }
 
     /// Whether its endpoint still takes writes, as it did when it was chosen.
@@ -207,16 +225,13 @@ impl Pinned {
         let correlation_id = account.correlation_id;
         // The member cancels the statement at its limit and waits for the proof.
         let limit = self.limit(&request.options) + WRITE_GRACE;
-        let alive = match self.alive() {
-            Ok(alive) => alive,
-            Err(error) => {
-                account.settle(&Ended::Rejected(error.code().as_str()));
-                return Err(error);
-            }
-        };
+        if let Err(error) = self.alive() {
+            account.settle(&Ended::Rejected(error.code().as_str()));
+            return Err(error);
+        }
+        self.note(request);
         account.on(endpoint.clone());
-        let ran = tokio::time::timeout(limit, alive.run(request)).await;
-        let result = ran.unwrap_or_else(|_| Err(statement_unanswered(limit)));
+        let result = self.answer(request, limit).await;
         match result {
             Ok(mut answer) => {
                 answer.meta.elapsed = account.settle(&Ended::Success);
@@ -239,6 +254,20 @@ impl Pinned {
                 Err(error)
             }
         }
+    }
+
+    /// What the member gives; a statement whose end does not come, although it was to be cancelled at its
+    /// limit, loses the transaction.
+    async fn answer(&mut self, request: &Request, limit: Duration) -> Result<Answer, SqlError> {
+        let is_kept = self.is_kept;
+        let Some(inner) = &mut self.inner else {
+            return Err(lost_before(is_kept));
+        };
+        let ran = tokio::time::timeout(limit, inner.run(request)).await;
+        ran.unwrap_or_else(|_| {
+            let why = format!("a statement gave no answer within {limit:?}");
+            Err(lost(Category::Timeout, &why, is_kept))
+        })
     }
 
     async fn savepoints(&mut self, what: Savepoint<'_>) -> Result<(), SqlError> {
@@ -265,7 +294,7 @@ impl Pinned {
             return Err(error);
         }
         let Some(inner) = self.inner.take() else {
-            let error = lost_before();
+            let error = lost_before(self.is_kept);
             account.settle(&Ended::Rejected(error.code().as_str()));
             return Err(error);
         };

@@ -17,7 +17,11 @@ pub(crate) struct Pair {
 
 /// A primary `a` and another endpoint `b` of this role.
 pub(crate) fn pair(other: Role) -> Pair {
-    let drivers = [0, 1].map(|_| ScriptedDriver::new(Dialect::Postgres));
+    pair_of(Dialect::Postgres, other)
+}
+
+pub(crate) fn pair_of(dialect: Dialect, other: Role) -> Pair {
+    let drivers = [0, 1].map(|_| ScriptedDriver::new(dialect));
     let mut settings = Preset::Balanced.settings();
     settings.health.enabled = false;
     settings.route.lag_max = None;
