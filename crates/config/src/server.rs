@@ -120,7 +120,7 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
         stream_idle,
         time,
         "\"30s\"",
-        "for streamed answers, which HTTP does not have yet: without effect today"
+        "a stream whose next rows take longer is ended"
     ),
     key!(
         drain_timeout,

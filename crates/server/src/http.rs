@@ -6,6 +6,7 @@ mod body;
 mod caller;
 mod change;
 mod connection;
+mod lines;
 mod paced;
 mod phase;
 mod routes;

@@ -66,6 +66,10 @@ const CODES: &[Row] = &[
     ("not_available", 501, "Not in this version"),
 ];
 
+/// What to do about an answer that does not fit a plain one.
+pub(crate) const TOO_LARGE_HINT: &str = "ask for it as lines (Accept: application/x-ndjson on query and find), which have no such limit, \
+     for fewer rows or a page of them, or raise server.answer_max";
+
 /// Code, status, title.
 type Row = (&'static str, u16, &'static str);
 
@@ -210,6 +214,19 @@ impl Problem {
         (status.as_u16(), bytes)
     }
 
+    /// It ended a stream whose first rows are out.
+    #[must_use]
+    pub(crate) fn of_stream(mut self) -> Self {
+        let hint = "the rows so far are not the whole answer; ask again";
+        self.parts.hint.get_or_insert_with(|| hint.to_owned());
+        self
+    }
+
+    /// The document as the member of a line.
+    pub(crate) fn member(self, correlation_id: CorrelationId) -> Vec<u8> {
+        self.written(correlation_id).2
+    }
+
     /// The document with its headers.
     pub(crate) fn render(self, correlation_id: CorrelationId) -> Response {
         let (status, wait, body) = self.written(correlation_id);
@@ -247,6 +264,7 @@ impl From<SqlError> for Problem {
         let detail = error.detail();
         let failure = &detail.failure;
         let (code, status, title) = *row(detail.code.as_str());
+        let is_too_large = code == "answer_too_large";
         let mut place = serde_json::Map::new();
         for (kind, name) in &detail.place {
             name_place(&mut place, kind, name);
@@ -259,7 +277,11 @@ impl From<SqlError> for Problem {
                 kind: format!("urn:mainstay:problem:{code}"),
                 title,
                 status,
-                detail: failure.message.to_string(),
+                detail: match is_too_large {
+                    // What the rows take in memory would mislead: the limit is one of their JSON.
+                    true => "the answer is larger than server.answer_max".to_owned(),
+                    false => failure.message.to_string(),
+                },
                 code,
                 sent: failure.sent,
                 category: Some(failure.category.as_str()),
@@ -270,7 +292,10 @@ impl From<SqlError> for Problem {
                     .map(|endpoint| endpoint.to_string()),
                 attempts: detail.attempts.clone(),
                 correlation_id: detail.correlation_id.map(|id| id.to_string()),
-                hint: detail.hint.clone().or_else(|| advice(&failure.message)),
+                hint: match is_too_large {
+                    true => Some(TOO_LARGE_HINT.to_owned()),
+                    false => detail.hint.clone().or_else(|| advice(&failure.message)),
+                },
                 retry_after: failure.retry_after.map(|after| after.as_secs_f64()),
                 place,
             }),

@@ -8,6 +8,7 @@ mod server {
     mod client;
     mod control;
     mod lifecycle;
+    mod lines;
     mod mariadb;
     mod observing;
     mod postgres;

@@ -188,6 +188,8 @@ pub struct Options {
     pub correlation_id: Option<CorrelationId>,
     /// Bounds of a collected answer.
     pub answer_max: AnswerMax,
+    /// How long a stream may wait for its next batch; `None`: 30 s.
+    pub stream_idle: Option<Duration>,
 }
 
 /// What a proxy tells the endpoint that runs an attempt: its time limit and the marks through which the

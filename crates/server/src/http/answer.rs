@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use mainstay_sql::{Answer, Column, Meta, PageOf, Row, Value, value};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, TOO_LARGE_HINT};
 
 /// What a row takes at least; a first guess of the buffer's size.
 const VALUE_BYTES: usize = 12;
@@ -54,12 +54,65 @@ pub(super) fn json(body: impl Into<Body>) -> Response {
     response
 }
 
-struct Writer {
+/// Writes into one buffer.
+pub(super) struct Writer {
     buffer: Vec<u8>,
     max: usize,
 }
 
 impl Writer {
+    /// One for the lines of a stream, which is not bounded as a whole.
+    pub(super) fn unbounded() -> Self {
+        Writer {
+            buffer: Vec::new(),
+            max: usize::MAX,
+        }
+    }
+
+    /// How much is written.
+    pub(super) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// What is written; goes on with an empty buffer of about that size.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let next = Vec::with_capacity(self.buffer.len());
+        std::mem::replace(&mut self.buffer, next)
+    }
+
+    /// The first line of a stream.
+    pub(super) fn header_line(&mut self, columns: &[Column]) {
+        self.raw("{");
+        self.columns(columns);
+        self.raw("}\n");
+    }
+
+    /// A line for each row.
+    pub(super) fn row_lines(&mut self, rows: &[Row]) {
+        for row in rows {
+            self.row(row);
+            self.raw("\n");
+        }
+    }
+
+    /// The last line of a stream that ended well.
+    pub(super) fn done_line(&mut self, rows: u64, affected: Option<u64>, meta: &Meta) {
+        self.number("{\"done\":{\"rows\":", Some(rows));
+        if affected.is_some() {
+            self.number(",\"affected\":", affected);
+        }
+        self.raw(",");
+        self.meta_members(meta);
+        self.raw("}}\n");
+    }
+
+    /// The last line of a stream that broke.
+    pub(super) fn problem_line(&mut self, document: &[u8]) {
+        self.raw("{\"problem\":");
+        self.buffer.extend_from_slice(document);
+        self.raw("}\n");
+    }
+
     fn answer(&mut self, answer: &Answer, shape: Shape<'_>) -> Result<(), Problem> {
         self.raw("{");
         match shape {
@@ -103,7 +156,7 @@ impl Writer {
         self.check()
     }
 
-    fn table(&mut self, columns: &[Column], rows: &[Row]) -> Result<(), Problem> {
+    fn columns(&mut self, columns: &[Column]) {
         self.raw("\"columns\":[");
         for (index, column) in columns.iter().enumerate() {
             self.raw(if index == 0 {
@@ -116,7 +169,12 @@ impl Writer {
             self.display(&column.column_type);
             self.raw("}");
         }
-        self.raw("],\"rows\":[");
+        self.raw("]");
+    }
+
+    fn table(&mut self, columns: &[Column], rows: &[Row]) -> Result<(), Problem> {
+        self.columns(columns);
+        self.raw(",\"rows\":[");
         for (index, row) in rows.iter().enumerate() {
             if index > 0 {
                 self.raw(",");
@@ -144,6 +202,9 @@ impl Writer {
             Value::Null => self.raw("null"),
             // Written from where they are: only what needs another form is made anew.
             Value::Text(text) | Value::Json(text) | Value::Other { text, .. } => self.text(text),
+            Value::Bool(value) => self.raw(if *value { "true" } else { "false" }),
+            Value::I64(number) if number.unsigned_abs() <= value::INTEGER_MAX => self.json(number),
+            Value::F64(number) if number.is_finite() => self.json(number),
             value => self.json(&value::to_json(value)),
         }
     }
@@ -173,7 +234,13 @@ impl Writer {
     }
 
     fn meta(&mut self, meta: &Meta) {
-        self.raw("{\"endpoint\":");
+        self.raw("{");
+        self.meta_members(meta);
+        self.raw("}");
+    }
+
+    fn meta_members(&mut self, meta: &Meta) {
+        self.raw("\"endpoint\":");
         match &meta.endpoint {
             Some(endpoint) => self.text(endpoint),
             None => self.raw("null"),
@@ -200,7 +267,6 @@ impl Writer {
         if meta.last_resort {
             self.raw(",\"last_resort\":true");
         }
-        self.raw("}");
     }
 
     fn number(&mut self, before: &str, number: Option<u64>) {
@@ -238,8 +304,8 @@ impl Writer {
         }
         Err(Problem::new(
             "answer_too_large",
-            format!("the answer has more than {} bytes", self.max),
-            "ask for fewer rows or a page of them, or raise server.answer_max",
+            format!("the answer has more than {} bytes of JSON", self.max),
+            TOO_LARGE_HINT,
         ))
     }
 }

@@ -267,7 +267,7 @@ async fn every_kind_of_bad_route_header_and_text_has_its_code() {
         u16,
         &'static str,
     );
-    let table: [Case; 24] = [
+    let table: [Case; 23] = [
         ("GET", "/", none, b"", 404, "unknown_route"),
         ("GET", "/v1/nothing", none, b"", 404, "unknown_route"),
         (
@@ -394,14 +394,6 @@ async fn every_kind_of_bad_route_header_and_text_has_its_code() {
             ONE.as_bytes(),
             400,
             "idempotency_unavailable",
-        ),
-        (
-            "POST",
-            QUERY,
-            &[("accept", "application/x-ndjson")],
-            ONE.as_bytes(),
-            501,
-            "not_available",
         ),
         (
             "POST",

@@ -15,7 +15,7 @@ use crate::error::{Code, SqlError, Verdict};
 use crate::stream::{Batch, BatchMax, Batches, RowStream};
 use crate::value::{Column, Value};
 
-/// How long a stream waits for its next batch.
+/// How long a stream waits for its next batch where its options do not say.
 const STREAM_IDLE: Duration = Duration::from_secs(30);
 
 struct PlainBatches {
@@ -23,6 +23,8 @@ struct PlainBatches {
     lease: Option<Held>,
     /// The first batch, fetched while the stream was opened.
     first: Option<Batch>,
+    /// How long the next one may take.
+    idle: Duration,
 }
 
 impl Batches for PlainBatches {
@@ -35,7 +37,7 @@ impl Batches for PlainBatches {
             let Some(mut lease) = self.lease.take() else {
                 return Ok(None);
             };
-            let fetched = tokio::time::timeout(STREAM_IDLE, lease.next_batch(BatchMax::default()));
+            let fetched = tokio::time::timeout(self.idle, lease.next_batch(BatchMax::default()));
             match fetched.await {
                 Ok(Ok(Some(batch))) => {
                     self.lease = Some(lease);
@@ -45,7 +47,7 @@ impl Batches for PlainBatches {
                     end(&mut lease);
                     result
                 }
-                Err(_) => Err(stalled()),
+                Err(_) => Err(stalled(self.idle)),
             }
         })
     }
@@ -59,8 +61,8 @@ fn end(lease: &mut Held) {
     }
 }
 
-fn stalled() -> SqlError {
-    let message = format!("the stream gave no rows for {STREAM_IDLE:?}");
+fn stalled(idle: Duration) -> SqlError {
+    let message = format!("the stream gave no rows for {idle:?}");
     let failure = Failure::new(Category::Timeout, message).sent(Sent::Maybe);
     SqlError::new(Code::DeadlineExceeded, failure)
         .hint("the rows so far are not the whole answer; ask again, for less at once")
@@ -131,7 +133,11 @@ impl Plain {
             correlation_id: request.options.correlation_id,
             ..Meta::default()
         };
-        let batches = PlainBatches { lease, first };
+        let batches = PlainBatches {
+            lease,
+            first,
+            idle: request.options.stream_idle.unwrap_or(STREAM_IDLE),
+        };
         Ok(RowStream::new(columns, meta, Box::new(batches)))
     }
 }

@@ -15,7 +15,7 @@ use super::{ColumnType, Decimal, Value};
 use crate::error::{Code, SqlError};
 
 /// The greatest integer up to which every integer is a double: what readers of JSON can hold.
-const INTEGER_MAX: u64 = 1 << 53;
+pub const INTEGER_MAX: u64 = 1 << 53;
 
 /// A value as JSON.
 ///

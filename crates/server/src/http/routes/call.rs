@@ -101,6 +101,7 @@ impl CallOptions {
             rows: u64::MAX,
             bytes: app.settings().answer_max.saturating_mul(MEMORY_PER_JSON),
         };
+        options.stream_idle = Some(app.settings().stream_idle);
         Ok(options)
     }
 }

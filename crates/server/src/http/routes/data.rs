@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use mainstay_engine::Safety;
 use mainstay_sql::verbs::{Change, Verbs};
-use mainstay_sql::{Answer, Database, Find, Options, Schema, split_script};
+use mainstay_sql::{Answer, DataProxy, Database, Find, Options, Schema, split_script};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
@@ -20,27 +20,13 @@ use crate::http::answer::{Shape, respond};
 use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
+use crate::http::lines;
 use crate::problem::Problem;
 
 type Answered = Result<Response, Problem>;
 
 /// Rows in a page where the request does not say.
 const PAGE_SIZE: u64 = 100;
-
-/// Refuses what this version does not write.
-pub(super) fn refuse_lines(headers: &HeaderMap) -> Result<(), Problem> {
-    let accept = headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok());
-    if accept.is_some_and(|accept| accept.trim().starts_with("application/x-ndjson")) {
-        return Err(Problem::new(
-            "not_available",
-            "answers as lines (application/x-ndjson) are not available in this version",
-            "accept application/json",
-        ));
-    }
-    Ok(())
-}
 
 pub(super) async fn query(
     State(app): State<Arc<App>>,
@@ -49,13 +35,36 @@ pub(super) async fn query(
     headers: HeaderMap,
     Body(body): Body<StatementBody>,
 ) -> Answered {
-    refuse_lines(&headers)?;
     let (sql, params, options) = statement(body, &place, &caller, &app)?;
     let proxy = place.served.proxy();
+    if lines::wanted(&headers) {
+        return query_lines(proxy, &sql, params, options, &caller).await;
+    }
     let declared = options.safety;
     let answer = proxy.query(&sql, params, options).await?;
     respond(&answer, Shape::Rows(None), app.settings().answer_max)
         .map_err(|problem| unless_read(problem, declared, &sql, proxy.schema()))
+}
+
+/// Lines of a read as they come. What may change something is not streamed: it runs to its end, whatever
+/// becomes of its reader, and is answered in whole.
+async fn query_lines(
+    proxy: &DataProxy,
+    sql: &str,
+    params: Vec<mainstay_sql::Value>,
+    options: Options,
+    caller: &Caller,
+) -> Answered {
+    let declared = options.safety;
+    let streamed = proxy.stream_query(sql, params.clone(), options.clone());
+    match streamed.await {
+        Ok(stream) => Ok(lines::streamed(stream, caller.correlation_id)),
+        // It was refused before anything was sent.
+        Err(_) if declared.is_none() && !proxy.schema().classify(sql).safety.is_read() => {
+            Ok(lines::whole(&proxy.query(sql, params, options).await?))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) async fn scalar(
@@ -168,7 +177,6 @@ pub(super) async fn find(
     headers: HeaderMap,
     Body(body): Body<FindBody>,
 ) -> Answered {
-    refuse_lines(&headers)?;
     let mut find = Find::all(body.entity);
     find.filters = filters(body.filters)?;
     find.order = body.order.into_iter().map(Into::into).collect();
@@ -178,6 +186,10 @@ pub(super) async fn find(
         find = find.page(page.number, page.size);
     }
     let options = body.options.complete(&caller, &app)?;
+    if lines::wanted(&headers) {
+        let stream = place.served.proxy().stream_entity(&find, options).await?;
+        return Ok(lines::streamed(stream, caller.correlation_id));
+    }
     let found = place.served.proxy().find(&find, options).await?;
     let shape = Shape::Rows(found.page.as_ref());
     respond(&found.answer, shape, app.settings().answer_max)

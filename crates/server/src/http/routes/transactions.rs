@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainstay_sql::{Access, Answer, Begin, Database, Isolation, Kind, Request, SqlError, Work};
 use serde::Deserialize;
@@ -16,6 +16,7 @@ use crate::http::answer::{Shape, respond};
 use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
+use crate::http::lines;
 use crate::problem::Problem;
 
 type Answered = Result<Response, Problem>;
@@ -80,9 +81,14 @@ pub(super) async fn query(
     State(app): State<Arc<App>>,
     place: Place,
     caller: Caller,
+    headers: HeaderMap,
     Body(body): Body<StatementBody>,
 ) -> Answered {
     let answer = run(&app, &place, &caller, "query", body).await?;
+    if lines::wanted(&headers) {
+        // In whole: a transaction is used by one statement at a time, and is there for the next one.
+        return Ok(lines::whole(&answer));
+    }
     // What looks like a read may write here, where nothing stands behind it.
     respond(&answer, Shape::Rows(None), app.settings().answer_max).map_err(Problem::carried_out)
 }
