@@ -3,6 +3,8 @@
 
 #[path = "proxy/classes.rs"]
 mod classes;
+#[path = "proxy/generations.rs"]
+mod generations;
 #[path = "proxy/gone.rs"]
 mod gone;
 #[path = "proxy/kept.rs"]

@@ -69,10 +69,21 @@ pub(super) fn settle<T>(
     };
     // Still active: the pool cancels and cleans up behind it.
     lease.set_active(!is_known);
-    if is_known && lease.is_closed() {
+    let is_lost = is_known && lease.is_closed();
+    if is_lost {
         lease.mark_broken();
     }
-    result
+    result.map_err(|error| match is_lost {
+        true => of_generation(lease, error),
+        false => error,
+    })
+}
+
+/// One event at the server breaks all connections of a generation: to the circuit that is one failure,
+/// however many callers met it.
+pub(super) fn of_generation(lease: &Held, mut error: SqlError) -> SqlError {
+    error.detail_mut().failure.generation = Some(lease.generation());
+    error
 }
 
 impl Plain {

@@ -52,6 +52,8 @@ pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> Sql
         CallErrorKind::Redirected { error, .. } => error,
     };
     let detail = error.detail_mut();
+    // Counted by the endpoint's own pool, of which nobody outside of this source knows.
+    detail.failure.generation = None;
     if detail.endpoint.is_none() {
         detail.endpoint = attempts
             .last()
