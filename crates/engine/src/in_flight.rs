@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::circuit::{Pass, Verdict};
 use crate::endpoint::{Endpoint, Placed};
-use crate::failure::{Blame, Outcome};
+use crate::failure::{Blame, Category, Failure, Outcome};
 use crate::gate::Ticket;
 use crate::occupancy::Entry;
 use crate::policy::{CircuitMode, CircuitSettings};
@@ -125,6 +125,16 @@ impl<M> InFlight<M> {
     }
 }
 
+/// Our own refusal says nothing about the endpoint, nor does work that would have needed more time than it
+/// was given: there was no answer.
+pub(crate) fn says_nothing(failure: &Failure) -> bool {
+    match failure.blame {
+        Blame::Us => true,
+        Blame::Caller => failure.category == Category::Timeout,
+        _ => false,
+    }
+}
+
 /// Counts an outcome that is no success and says what it means to the circuit.
 #[cold]
 fn verdict(
@@ -137,8 +147,7 @@ fn verdict(
     now: Instant,
 ) -> Verdict {
     match outcome {
-        Outcome::Failure(failure) if failure.blame == Blame::Us => {
-            // Our own refusal says nothing about the endpoint.
+        Outcome::Failure(failure) if says_nothing(failure) => {
             endpoint.stats.cancel();
             Verdict::Cancelled
         }

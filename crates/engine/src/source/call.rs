@@ -20,13 +20,14 @@ use super::held::Fresh;
 use super::{Account, Ended, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
 use crate::failure::{Classify, Failure};
+use crate::in_flight::says_nothing;
 use crate::operation::{CorrelationId, Operation};
 use crate::rejection::{CallError, CallErrorKind, Carried, Rejection, Stopped};
 use attempt::AttemptEnd;
 use begin::{Begin, Limit};
 use decision::{Failed, Progress};
 use slot::SlotWaits;
-use whole_calls::WholeCalls;
+use whole_calls::{CallEnd, WholeCalls};
 
 /// What a face asks of the way to an endpoint. The default asks for nothing.
 pub struct Route<'a, M> {
@@ -347,7 +348,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
 
     /// Settles a call that worked.
     fn succeed(&mut self, now: Instant, at: u64) -> Duration {
-        self.whole_calls.settle(false, now);
+        self.whole_calls.settle(CallEnd::Answered, now);
         let elapsed = Duration::from_nanos(at.saturating_sub(self.account.began_nanos));
         self.account.settle_success(elapsed);
         elapsed
@@ -416,8 +417,12 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         rejection: Option<Rejection>,
     ) -> CallError<E> {
         let now = Instant::now();
-        let weighs = failed.failure.weight(1) > 0;
-        self.whole_calls.settle(weighs, now);
+        let end = match says_nothing(&failed.failure) {
+            true => CallEnd::Ours,
+            false if failed.failure.weight(1) > 0 => CallEnd::Failed,
+            false => CallEnd::Answered,
+        };
+        self.whole_calls.settle(end, now);
         failed.failure.sent = self.account.sent(failed.failure.sent);
         let id = self.account.correlation_id;
         let attempts = self

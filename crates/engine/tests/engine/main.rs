@@ -8,6 +8,7 @@ mod dropping;
 mod pressure;
 mod probing;
 mod sharing;
+mod whole_calls;
 
 use mainstay_engine::{Failure, Outcome};
 

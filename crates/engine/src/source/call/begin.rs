@@ -157,9 +157,14 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         let lease = limit.map_or(TRIAL_LEASE, |limit| {
             limit + TRIAL_LEASE_MARGIN + self.route.grace
         });
+        // A trial of a whole call may take as long as the call.
+        let call_lease = self.ends_at.map_or_else(
+            || lease * policy.retry.attempts_max.max(1),
+            |end| end.saturating_duration_since(now) + TRIAL_LEASE_MARGIN + self.route.grace,
+        );
         let admitted = self
             .whole_calls
-            .admit(placed, lease, now)
+            .admit(placed, call_lease, now)
             .map_err(Refusal::from)
             .and_then(|()| {
                 endpoint
@@ -168,6 +173,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             });
         match admitted {
             Ok(ticket) => {
+                self.whole_calls.used(endpoint);
                 if let Some(transition) = ticket.pass.transition() {
                     endpoint.publish(&transition);
                 }
@@ -184,6 +190,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 Some(ticket)
             }
             Err(refusal) => {
+                self.whole_calls.refused(endpoint);
                 endpoint.stats.reject();
                 let number = endpoint.number;
                 self.progress()

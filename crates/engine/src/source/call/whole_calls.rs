@@ -10,14 +10,36 @@ use crate::circuit::{Held, Pass};
 use crate::endpoint::{Endpoint, Placed};
 use crate::policy::CircuitMode;
 
+/// How a whole call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// The endpoint used last answered.
+    Answered,
+    /// It failed.
+    Failed,
+    /// By our own doing, which says nothing about it.
+    Ours,
+}
+
 /// The passes that this call holds, one per endpoint it tried. Dropped unsettled they go back unused.
 #[derive(Default)]
 pub(super) struct WholeCalls {
-    passes: SmallVec<[(Arc<Endpoint>, Pass); 1]>,
+    passes: SmallVec<[HeldPass; 1]>,
+    /// The number of the endpoint whose gate let an attempt in last.
+    last: Option<u64>,
+}
+
+struct HeldPass {
+    endpoint: Arc<Endpoint>,
+    pass: Pass,
+    /// An attempt ran there.
+    was_used: bool,
 }
 
 impl WholeCalls {
-    /// Asks for the whole call at its first attempt on an endpoint.
+    /// Asks for the whole call at its first attempt on an endpoint. To be followed by
+    /// [`WholeCalls::used`], or, where the endpoint lets the attempt not in after all, by
+    /// [`WholeCalls::refused`].
     pub(super) fn admit<M>(
         &mut self,
         placed: &Placed<M>,
@@ -27,12 +49,7 @@ impl WholeCalls {
         let Placed {
             endpoint, policy, ..
         } = placed;
-        if policy.circuit.mode != CircuitMode::Operations
-            || self
-                .passes
-                .iter()
-                .any(|(held, _)| held.number == endpoint.number)
-        {
+        if policy.circuit.mode != CircuitMode::Operations || self.held(endpoint.number).is_some() {
             return Ok(());
         }
         let pass = endpoint
@@ -42,20 +59,56 @@ impl WholeCalls {
         if let Some(transition) = pass.transition() {
             endpoint.publish(&transition);
         }
-        self.passes.push((Arc::clone(endpoint), pass));
+        self.passes.push(HeldPass {
+            endpoint: Arc::clone(endpoint),
+            pass,
+            was_used: false,
+        });
         Ok(())
     }
 
-    /// Says how the call ended: on the endpoint used last as it did, on those before as failed.
-    pub(super) fn settle(&mut self, failed: bool, now: Instant) {
-        let last = self.passes.len().saturating_sub(1);
-        for (index, (endpoint, pass)) in self.passes.drain(..).enumerate() {
+    /// An attempt begins on this endpoint.
+    pub(super) fn used(&mut self, endpoint: &Endpoint) {
+        self.last = Some(endpoint.number);
+        if let Some(held) = self.held(endpoint.number) {
+            held.was_used = true;
+        }
+    }
+
+    /// An endpoint let the attempt not in: unless one ran there before, nothing is known about it.
+    pub(super) fn refused(&mut self, endpoint: &Endpoint) {
+        let at = self
+            .passes
+            .iter()
+            .position(|held| held.endpoint.number == endpoint.number && !held.was_used);
+        if let Some(at) = at {
+            let held = self.passes.remove(at);
+            held.endpoint.gate.circuit().give_back(held.pass);
+        }
+    }
+
+    fn held(&mut self, number: u64) -> Option<&mut HeldPass> {
+        self.passes
+            .iter_mut()
+            .find(|held| held.endpoint.number == number)
+    }
+
+    /// Says how the call ended: on the endpoint used last as it did, on the others as failed.
+    pub(super) fn settle(&mut self, end: CallEnd, now: Instant) {
+        let last = self.last;
+        for HeldPass { endpoint, pass, .. } in self.passes.drain(..) {
+            let end = match last == Some(endpoint.number) {
+                true => end,
+                false => CallEnd::Failed,
+            };
             let policy = endpoint.policy_guard();
             let circuit = endpoint.gate.circuit();
-            let failed_here = failed || index < last;
-            if let Some(transition) =
-                circuit.record_operation(&policy.circuit, pass, failed_here, now)
-            {
+            if end == CallEnd::Ours {
+                circuit.give_back(pass);
+                continue;
+            }
+            let failed = end == CallEnd::Failed;
+            if let Some(transition) = circuit.record_operation(&policy.circuit, pass, failed, now) {
                 endpoint.publish(&transition);
             }
         }
@@ -64,7 +117,7 @@ impl WholeCalls {
 
 impl Drop for WholeCalls {
     fn drop(&mut self) {
-        for (endpoint, pass) in self.passes.drain(..) {
+        for HeldPass { endpoint, pass, .. } in self.passes.drain(..) {
             endpoint.gate.circuit().give_back(pass);
         }
     }
