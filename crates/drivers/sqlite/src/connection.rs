@@ -18,6 +18,17 @@ use crate::settings::SqliteSettings;
 use crate::value;
 use crate::worker::{self, Ending, Job, Reply, Step, Task, Text};
 
+/// Counts the thread among those that were left, where nobody waits any more for the file to open.
+struct Opening<'s>(Option<&'s Stay>);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if let Some(stay) = self.0 {
+            stay.leave();
+        }
+    }
+}
+
 /// A connection: a handle on its worker.
 pub(crate) struct SqliteConnection {
     jobs: SyncSender<Job>,
@@ -44,7 +55,11 @@ impl SqliteConnection {
             error.detail_mut().failure.sent = Sent::No;
             error
         };
-        answer.await.map_err(lost)??;
+        let mut opening = Opening(Some(&stay));
+        let answer = answer.await;
+        opening.0 = None;
+        drop(opening);
+        answer.map_err(lost)??;
         Ok(SqliteConnection {
             jobs,
             gate,
@@ -114,10 +129,10 @@ fn ready(text: &str, params: &[Value]) -> Result<Text, SqlError> {
 }
 
 impl Connection for SqliteConnection {
-    /// A reader of a deleted or replaced file would go on without an error, so that is asked too, though
-    /// not for each read anew; each write looks by itself.
+    /// Also once a job has found that the file was deleted or replaced. Nothing is looked at here: a look
+    /// may block, and whoever asks is on the runtime.
     fn is_closed(&self) -> bool {
-        self.gate.is_broken() || self.gate.is_file_gone_lately()
+        self.gate.is_broken() || self.gate.was_file_gone()
     }
 
     fn check(&mut self) -> BoxFuture<'_, Result<(), SqlError>> {

@@ -49,9 +49,14 @@ impl Identity {
             .age()
             .saturating_sub(self.looked.load(Ordering::Acquire));
         match u128::from(since) < LOOK_EVERY.as_nanos() {
-            true => self.was_gone.load(Ordering::Acquire),
+            true => self.was_gone(),
             false => self.is_gone(),
         }
+    }
+
+    /// Whether it was gone at the last look.
+    pub(crate) fn was_gone(&self) -> bool {
+        self.was_gone.load(Ordering::Acquire)
     }
 
     fn age(&self) -> u64 {

@@ -128,6 +128,11 @@ impl Gate {
         self.file.get().is_some_and(Identity::is_gone)
     }
 
+    /// Whether it was when it was last looked at.
+    pub(crate) fn was_file_gone(&self) -> bool {
+        self.file.get().is_some_and(Identity::was_gone)
+    }
+
     /// The same, as it was a moment ago: what a read may depend on.
     pub(crate) fn is_file_gone_lately(&self) -> bool {
         self.file.get().is_some_and(Identity::is_gone_lately)

@@ -23,6 +23,10 @@ impl Session {
         if self.tx.get() == Tx::Lost {
             return Err(error::transaction_lost().into());
         }
+        // A transaction goes on with what it has begun on.
+        if self.connection.is_autocommit() && self.gate.is_file_gone_lately() {
+            return Err(error::moved(Stage::Statement));
+        }
         let prepare = || self.connection.prepare_cached(text);
         let prepared = self.guard.preparing(prepare);
         let mut statement = prepared.map_err(|error| fault(Stage::Statement, &error))?;

@@ -253,3 +253,28 @@ async fn connections_wait_for_threads_that_were_left_inside_one_long_function() 
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, again).await.expect("they end");
 }
+
+#[tokio::test]
+async fn threads_that_hang_while_they_open_the_file_are_counted_too() {
+    let bench = Bench::new();
+    let holder = rusqlite::Connection::open(bench.path()).unwrap();
+    holder
+        .execute_batch("CREATE TABLE t(a); BEGIN EXCLUSIVE")
+        .unwrap();
+    let settings = bench.settings().busy_timeout(Duration::from_secs(600));
+    let driver = SqliteDriver::new(settings).unwrap();
+    let soon = Duration::from_millis(100);
+    for _ in 0..4 {
+        let opening = driver.connect(Access::ReadWrite);
+        assert!(tokio::time::timeout(soon, opening).await.is_err());
+    }
+    let opening = driver.connect(Access::ReadWrite);
+    let refused = tokio::time::timeout(Duration::from_secs(20), opening).await;
+    let error = refused.unwrap().err().unwrap();
+    assert_eq!(error.code(), Code::PoolTimeout, "{error}");
+    holder.execute_batch("COMMIT").unwrap();
+    mainstay_testkit::until("the threads end", async || {
+        driver.connect(Access::ReadWrite).await.is_ok()
+    })
+    .await;
+}

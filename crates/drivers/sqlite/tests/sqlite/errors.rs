@@ -1,5 +1,5 @@
 use mainstay_engine::{Blame, Category, Sent, Severity};
-use mainstay_sql::{Access, Code, SqlError, Value, Verdict};
+use mainstay_sql::{Access, Code, Connection, SqlError, Value, Verdict};
 use mainstay_testkit::until;
 
 use super::bench::{Bench, begin, place, run, run_with, scalar};
@@ -294,26 +294,37 @@ async fn a_thousand_mistakes_of_the_caller_harm_no_connection() {
     );
 }
 
+/// A read looks every 100 ms at most.
+async fn until_moved(reader: &mut Box<dyn Connection>) {
+    until("a read finds out", async || {
+        let read = run(reader, "SELECT 1").await;
+        read.is_err_and(|error| code(&error) == "SQLITE_READONLY_DBMOVED")
+    })
+    .await;
+    assert!(reader.is_closed());
+}
+
 #[tokio::test]
 async fn a_reader_of_a_deleted_or_replaced_file_counts_as_closed() {
     let (bench, _writer) = Bench::with(&["CREATE TABLE t(a)"]).await;
     let aside = bench.folder.path().join("aside.db");
     let mut reader = bench.connect_read_only().await;
+    let mut checked = bench.connect_read_only().await;
     run(&mut reader, "SELECT a FROM t").await.unwrap();
     assert!(!reader.is_closed());
 
     std::fs::rename(bench.path(), &aside).unwrap();
-    until("the file is gone", async || reader.is_closed()).await;
+    until_moved(&mut reader).await;
     assert_eq!(
-        code(&reader.probe().await.unwrap_err()),
+        code(&checked.probe().await.unwrap_err()),
         "SQLITE_READONLY_DBMOVED"
     );
 
-    let reader = bench.connect_read_only().await;
+    let mut reader = bench.connect_read_only().await;
     assert!(!reader.is_closed());
     std::fs::copy(&aside, bench.folder.path().join("new.db")).unwrap();
     std::fs::rename(bench.folder.path().join("new.db"), bench.path()).unwrap();
-    until("another file is in its place", async || reader.is_closed()).await;
+    until_moved(&mut reader).await;
 }
 
 #[tokio::test]
