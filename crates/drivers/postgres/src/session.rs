@@ -401,8 +401,9 @@ impl Session {
             error.detail_mut().code = Code::OutcomeUnknown;
         }
         if !self.is_gone() {
-            // The refused SELECT left the transaction open.
-            self.command("ROLLBACK", Phase::Control).await?;
+            // The refused SELECT left the transaction open. Whatever comes of the ROLLBACK: the error of COMMIT
+            // alone says what is known. A session that did not answer is given up by that.
+            let _ = self.command("ROLLBACK", Phase::Control).await;
         }
         Err(error)
     }

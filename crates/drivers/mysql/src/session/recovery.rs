@@ -117,7 +117,9 @@ impl Session {
             error.detail_mut().code = Code::OutcomeUnknown;
         }
         if !self.is_gone() {
-            self.command("ROLLBACK", Phase::Control).await?;
+            // Whatever comes of it: the error of COMMIT alone says what is known. A session that did not
+            // answer is given up by that.
+            let _ = self.command("ROLLBACK", Phase::Control).await;
         }
         self.end_of_transaction();
         Err(error)

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mainstay_engine::{Category, Sent};
 use mainstay_sql::{Begin, Code, Value, Verdict};
-use mainstay_testkit::fault::{Cut, FaultProxy};
+use mainstay_testkit::fault::{Action, Cut, Fault, FaultProxy, Kind, Moment, Point};
 
-use super::place::{Place, id, rows, run, value};
+use super::place::{Place, id, number, rows, run, value};
 
 #[tokio::test]
 async fn an_idle_session_that_the_server_ended_is_known_to_be_gone() {
@@ -95,4 +95,54 @@ async fn a_session_over_a_silent_line_is_given_up_by_its_clean_up() {
     let cleaned = tokio::time::timeout(Duration::from_secs(30), session.clean_up()).await;
     assert!(cleaned.expect("it gives up").is_err());
     assert!(session.is_closed());
+}
+
+#[tokio::test]
+async fn a_lost_rollback_does_not_hide_what_a_commit_said() {
+    let place = Place::new().await;
+    place.server.create_user("app", "").await.unwrap();
+    let mut settings = place.settings.clone();
+    settings.user = "app".into();
+    for (cut, point) in [
+        (Cut::Rst, Point::BeforeSend),
+        (Cut::Fin, Point::BeforeAnswer),
+    ] {
+        let plan = move |moment: &Moment| {
+            let fault = Fault::new(point, Action::Cut(cut));
+            (moment.kind == Kind::Rollback).then_some(fault)
+        };
+        let proxy = FaultProxy::start_mysql(place.server.port(), plan).unwrap();
+        settings.port = proxy.port();
+        let through = super::place::driver(settings.clone());
+        for (ddl, code, sent) in [
+            (
+                Some("CREATE OR REPLACE TABLE x (a int)"),
+                Code::OutcomeUnknown,
+                Sent::Maybe,
+            ),
+            (None, Code::BadStatement, Sent::YesUnprocessed),
+        ] {
+            let mut session =
+                mainstay_sql::Driver::connect(&through, mainstay_sql::Access::ReadWrite)
+                    .await
+                    .unwrap();
+            rows(&mut session, "CREATE OR REPLACE TABLE t (a int)").await;
+            session.begin(&Begin::default()).await.unwrap();
+            rows(&mut session, "INSERT INTO t VALUES (1)").await;
+            if let Some(ddl) = ddl {
+                rows(&mut session, ddl).await;
+                rows(&mut session, "INSERT INTO t VALUES (2)").await;
+            }
+            // Refuses the COMMIT of what has written already, and leaves the session alive.
+            place.server.set("read_only", "ON").await.unwrap();
+            let error = session.commit(&|| {}).await.unwrap_err();
+            place.server.set("read_only", "OFF").await.unwrap();
+            assert_eq!(
+                (number(&error), error.code(), error.sent()),
+                (1290, code, sent),
+                "{ddl:?} {point:?}: {error}"
+            );
+            assert!(session.is_closed(), "{ddl:?} {point:?}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainstay_engine::{Category, Sent};
 use mainstay_sql::{Access, AnswerMax, Begin, Code, Driver, Verdict};
+use mainstay_testkit::fault::{Action, Cut, Fault, FaultProxy, Kind, Moment, Point};
 use mainstay_testkit::postgres::{PostgresOptions, PostgresServer};
 
 use super::failures::state;
@@ -139,4 +140,49 @@ async fn ending_the_drivers_tasks_ends_its_sessions() {
             .await
             .is_err()
     );
+}
+
+#[tokio::test]
+async fn a_lost_rollback_does_not_hide_what_a_commit_said() {
+    let place = Place::new().await;
+    let mut session = place.writer().await;
+    for text in [
+        "CREATE TABLE t (state text)",
+        "CREATE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = NEW.state; END $$",
+        "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION refuses()",
+    ] {
+        rows(&mut session, text).await;
+    }
+    for (cut, point) in [
+        (Cut::Rst, Point::BeforeSend),
+        (Cut::Fin, Point::BeforeAnswer),
+    ] {
+        let plan = move |moment: &Moment| {
+            let fault = Fault::new(point, Action::Cut(cut));
+            (moment.kind == Kind::Rollback).then_some(fault)
+        };
+        let proxy = FaultProxy::start(server().await.port(), plan).unwrap();
+        let mut through = place.settings.clone();
+        through.port = proxy.port();
+        let through = driver(through);
+        for (refusal, code, sent) in [
+            ("08007", Code::OutcomeUnknown, Sent::Maybe),
+            ("40003", Code::OutcomeUnknown, Sent::Maybe),
+            ("23505", Code::Constraint, Sent::YesUnprocessed),
+        ] {
+            let mut session = through.connect(Access::ReadWrite).await.unwrap();
+            session.begin(&Begin::default()).await.unwrap();
+            let insert = format!("INSERT INTO t VALUES ('{refusal}')");
+            rows(&mut session, &insert).await;
+            let error = session.commit(&|| {}).await.unwrap_err();
+            assert_eq!(
+                (state(&error), error.code(), error.sent()),
+                (refusal, code, sent),
+                "{point:?}: {error}"
+            );
+            assert!(session.is_closed(), "{refusal} {point:?}");
+        }
+    }
 }
