@@ -309,7 +309,10 @@ impl Session {
             match stream.try_next().await {
                 Ok(Some(row)) => {
                     bytes += row.raw_size_bytes();
-                    rows.push(open.prepared.decode(&row)?);
+                    match open.prepared.decode(&row) {
+                        Ok(values) => rows.push(values),
+                        Err(problem) => return Err(Box::pin(self.abandon(problem)).await),
+                    }
                 }
                 Ok(None) => {
                     open.stream = None;
@@ -330,6 +333,14 @@ impl Session {
             return Ok(None);
         }
         Ok(Some(Batch { rows }))
+    }
+
+    /// The started statement cannot be read any further.
+    async fn abandon(&mut self, problem: SqlError) -> SqlError {
+        match self.open.take().and_then(|open| open.stream) {
+            Some(mut stream) => self.give_up(stream.as_mut(), problem).await,
+            None => problem,
+        }
     }
 
     /// Cancels until the server has answered everything that was sent.

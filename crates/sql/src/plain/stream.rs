@@ -1,6 +1,7 @@
 //! Rows in batches from a pooled connection, which the stream owns until its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainstay_engine::{Category, Failure, Sent};
@@ -43,9 +44,15 @@ impl Batches for PlainBatches {
                     self.lease = Some(lease);
                     Ok(Some(batch))
                 }
-                Ok(result) => {
-                    end(&mut lease);
-                    result
+                Ok(Ok(None)) => {
+                    lease.set_active(false);
+                    give_back(&mut lease);
+                    Ok(None)
+                }
+                // Still active: whatever the server has not said yet, the clean-up reads.
+                Ok(Err(error)) => {
+                    give_back(&mut lease);
+                    Err(error)
                 }
                 Err(_) => Err(stalled(self.idle)),
             }
@@ -53,9 +60,8 @@ impl Batches for PlainBatches {
     }
 }
 
-/// The statement has come to its end, well or not.
-fn end(lease: &mut Held) {
-    lease.set_active(false);
+/// A session that went with its statement is used by nobody else.
+fn give_back(lease: &mut Held) {
     if lease.is_closed() {
         lease.mark_broken();
     }
@@ -76,6 +82,7 @@ async fn start(
     text: &str,
     params: &[Value],
     handed: &HandOver,
+    opened: &AtomicBool,
 ) -> Result<Started, SqlError> {
     let tell = || handed.tell();
     let columns = match lease.open(text, params, &tell).await {
@@ -84,6 +91,7 @@ async fn start(
         }
         opened => opened?,
     };
+    opened.store(true, Ordering::Release);
     let first = lease.next_batch(BatchMax::default()).await?;
     Ok((columns, first))
 }
@@ -119,9 +127,15 @@ impl Plain {
         let waits = !request.safety.is_read() && ends_at.is_some();
         let cancel = waits.then(|| lease.canceller());
         lease.set_active(true);
-        let work = start(&mut lease, text, params, &handed);
+        let opened = AtomicBool::new(false);
+        let work = start(&mut lease, text, params, &handed, &opened);
         let ended = until(ends_at, cancel, || handed.has_happened(), work).await;
-        let (columns, first) = settle(&mut lease, ended, &judge, &handed)?;
+        let settled = settle(&mut lease, ended, &judge, &handed);
+        if settled.is_err() && opened.load(Ordering::Acquire) {
+            // It began and did not end well: a clean-up goes before the next use.
+            lease.set_active(true);
+        }
+        let (columns, first) = settled?;
         let lease = first.is_some().then(|| {
             lease.set_active(true);
             lease

@@ -116,3 +116,40 @@ async fn an_error_in_the_middle_of_a_stream_ends_it() {
         bench.assert_clean().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_stream_failed_is_cleaned_up_before_its_next_use() {
+    for later in [false, true] {
+        let bench = Bench::new();
+        bench.driver.next(Point::Open, rows(5000));
+        let broken = || Reply::fails(constraint_broken());
+        let error = if later {
+            let stream = bench
+                .plain
+                .stream(&read("SELECT 1"), Scope::default())
+                .await;
+            let mut stream = stream.unwrap();
+            stream.next().await.unwrap();
+            bench.driver.next(Point::NextBatch, broken());
+            stream.next().await.unwrap_err()
+        } else {
+            bench.driver.next(Point::NextBatch, broken());
+            let read = read("SELECT 1");
+            let stream = bench.plain.stream(&read, Scope::default()).await;
+            stream.unwrap_err()
+        };
+        assert_eq!(error.code(), Code::Constraint);
+        bench.assert_clean().await;
+        assert_eq!(bench.driver.counts().clean_ups, 1, "later: {later}");
+    }
+    // A text that did not even begin leaves nothing.
+    let bench = Bench::new();
+    bench
+        .driver
+        .next(Point::Open, Reply::fails(constraint_broken()));
+    let read = read("SELECT 1");
+    let stream = bench.plain.stream(&read, Scope::default()).await;
+    stream.unwrap_err();
+    bench.assert_clean().await;
+    assert_eq!(bench.driver.counts().clean_ups, 0);
+}

@@ -272,7 +272,13 @@ impl Session {
             let finished = match self.channel.next().await {
                 Ok(Said::Row(packet)) => {
                     bytes += packet.len();
-                    rows.push(row(&shape, &packet, started)?);
+                    match row(&shape, &packet, started) {
+                        Ok(row) => rows.push(row),
+                        Err(problem) => {
+                            self.open = None;
+                            return Err(Box::pin(self.give_up(problem)).await);
+                        }
+                    }
                     continue;
                 }
                 Ok(Said::Finished(finished)) => finished,

@@ -256,3 +256,28 @@ async fn packets_of_more_than_one_frame_pass_both_ways() {
         assert!(back.rows == [[bytes]], "{size} bytes");
     }
 }
+
+#[tokio::test]
+async fn a_value_that_cannot_be_read_leaves_the_session_usable() {
+    let place = Place::new().await;
+    let mut session = place.writer().await;
+    // Latin letters come as they are.
+    rows(&mut session, "SET character_set_results = NULL").await;
+    for at in [1, 5, 5000] {
+        let text =
+            format!("SELECT IF(seq = {at}, _latin1 X'E9', _latin1 'a') FROM seq_1_to_100000");
+        let error = run(&mut session, &text, &[]).await.unwrap_err();
+        assert_eq!(error.code(), mainstay_sql::Code::Internal, "{at}");
+        assert_eq!(value(&mut session, "SELECT 1").await, Value::I64(1), "{at}");
+        session.open(&text, &[], &|| {}).await.unwrap();
+        let error = loop {
+            match session.next_batch(mainstay_sql::BatchMax::default()).await {
+                Ok(batch) => assert!(batch.is_some(), "{at}"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), mainstay_sql::Code::Internal, "{at}");
+        assert!(!session.is_closed(), "{at}");
+        assert_eq!(value(&mut session, "SELECT 1").await, Value::I64(1), "{at}");
+    }
+}

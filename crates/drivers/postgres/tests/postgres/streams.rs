@@ -1,8 +1,14 @@
 //! Answers in batches.
 
-use mainstay_sql::{BatchMax, Code, Value};
+use std::sync::Arc;
 
-use super::place::{Place, rows, run, value};
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{Chance, Policy, Preset, Safety};
+use mainstay_sql::{
+    Access, AnswerMax, BatchMax, Code, Database, Options, Plain, Request, Scope, Value, Verbs, Work,
+};
+
+use super::place::{Place, driver, rows, run, server, settings, value};
 
 #[tokio::test]
 async fn rows_come_in_batches_bounded_by_rows() {
@@ -145,4 +151,66 @@ async fn a_reader_that_waits_holds_the_server_back() {
     // Its socket is full: it waits for this client and makes no more rows.
     super::place::wait_until(backend, "wait_event = 'ClientWrite'").await;
     session.clean_up().await.unwrap();
+}
+
+/// Many rows, of which one is no UTF-8: the statement has the server write Latin letters.
+fn spoiled(at: u32) -> String {
+    format!(
+        "SELECT set_config('client_encoding', 'LATIN1', false), \
+         CASE WHEN n = {at} THEN chr(233) ELSE 'a' END FROM generate_series(1, 100000) n"
+    )
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_read_leaves_the_session_usable() {
+    let mut session = Place::new().await.reader().await;
+    for at in [1, 5, 5000] {
+        let error = run(&mut session, &spoiled(at), &[]).await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal, "{at}");
+        assert_eq!(value(&mut session, "SELECT 1").await, Value::I64(1), "{at}");
+        session.open(&spoiled(at), &[], &|| {}).await.unwrap();
+        let error = loop {
+            match session.next_batch(BatchMax::default()).await {
+                Ok(batch) => assert!(batch.is_some(), "{at}"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), Code::Internal, "{at}");
+        assert!(!session.is_closed(), "{at}");
+        assert_eq!(value(&mut session, "SELECT 1").await, Value::I64(1), "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_read_spoils_no_pool() {
+    let driver = Arc::new(driver(settings(server().await)));
+    let policy = Policy::preset(Preset::Balanced);
+    let plain = Plain::new(driver, &policy, Tasks::new(), Chance::seeded(3));
+    for at in [1, 5, 5000] {
+        let request = Request {
+            name: "test".into(),
+            work: Work::Statement {
+                text: spoiled(at).into(),
+                params: vec![],
+            },
+            safety: Safety::Read,
+            access: Access::ReadOnly,
+            options: Options::default(),
+            answer_max: AnswerMax::default(),
+        };
+        let error = match plain.stream(&request, Scope::default()).await {
+            Err(error) => error,
+            Ok(mut stream) => loop {
+                match stream.next().await {
+                    Ok(batch) => assert!(batch.is_some(), "{at}"),
+                    Err(error) => break error,
+                }
+            },
+        };
+        assert_eq!(error.code(), Code::Internal, "{at}");
+        for _ in 0..5 {
+            let one = plain.scalar("SELECT 1", vec![], Options::default()).await;
+            assert_eq!(one.unwrap(), Some(Value::I64(1)), "{at}");
+        }
+    }
 }
