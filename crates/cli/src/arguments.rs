@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, demo, explain, init, query, serve, status};
+use crate::commands::{check, completions, demo, explain, init, key, query, serve, status};
 use crate::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Query(query::Arguments),
     Status(status::Arguments),
     Demo(demo::Arguments),
+    Key(key::Arguments),
     Completions(completions::Arguments),
 }
 

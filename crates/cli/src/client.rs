@@ -31,6 +31,9 @@ pub(crate) struct Target {
     /// The running server
     #[arg(long, value_name = "URL", default_value = DEFAULT_URL, env = "MAINSTAY_URL")]
     url: String,
+    /// The key to show, where the server asks for one
+    #[arg(long, value_name = "KEY", env = "MAINSTAY_KEY", hide_env_values = true)]
+    key: Option<String>,
 }
 
 impl Target {
@@ -39,7 +42,14 @@ impl Target {
     /// # Errors
     /// The URL cannot be used.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Client::new(&self.url)
+        let mut client = Client::new(&self.url)?;
+        if let Some(key) = &self.key {
+            let value = header::HeaderValue::try_from(format!("Bearer {key}"));
+            let value =
+                value.map_err(|_| BadUsage("the key has characters that no key has".to_owned()));
+            client.key = Some(value?);
+        }
+        Ok(client)
     }
 }
 
@@ -50,6 +60,7 @@ pub(crate) struct Client {
     host: String,
     port: u16,
     authority: String,
+    key: Option<header::HeaderValue>,
 }
 
 impl Client {
@@ -83,6 +94,7 @@ impl Client {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
             authority: format!("{host}:{port}"),
+            key: None,
         })
     }
 
@@ -159,7 +171,11 @@ impl Client {
         let (mut sender, connection) = http1::handshake(TokioIo::new(self.connect().await?))
             .await
             .with_context(lost)?;
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, key);
+        }
+        let request = request
             .method(method)
             .uri(path)
             .header(header::HOST, &self.authority)

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod init;
+pub(crate) mod key;
 pub(crate) mod query;
 pub(crate) mod serve;
 pub(crate) mod status;

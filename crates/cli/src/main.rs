@@ -25,10 +25,11 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<Exit> {
-    use commands::{check, completions, demo, explain, init, query, serve, status};
+    use commands::{check, completions, demo, explain, init, key, query, serve, status};
     match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Key(arguments) => key::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Explain(arguments) => wait_for(explain::run(arguments)),
         Command::Serve(arguments) => wait_for(serve::run(arguments)),

@@ -39,6 +39,7 @@ mod connection;
 mod environment;
 mod explain;
 mod init;
+mod key;
 mod mark;
 mod policy;
 mod problem;
@@ -55,6 +56,7 @@ pub use configuration::{Configuration, Input, LoadOptions, Loaded, check, missin
 pub use environment::Flag;
 pub use explain::{Explained, UnknownTarget, explain};
 pub use init::init_text;
+pub use key::{KeyRole, KeySettings};
 pub use mark::Origin;
 pub use problem::{Problem, Severity};
 pub use reference::reference_text;

@@ -6,6 +6,7 @@ use mainstay_engine::Preset;
 use mainstay_engine::policy::{KEYS, Key, Kind, Setting};
 
 use crate::connection::CONNECTION_KEYS;
+use crate::key::KEY_KEYS;
 use crate::policy::PRESET;
 use crate::scalar;
 use crate::server::SERVER_KEYS;
@@ -49,6 +50,12 @@ pub fn reference_text() -> String {
     );
     for key in SERVER_KEYS {
         row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+    }
+    text.push_str(
+        "\n### Keys of callers: `[server.keys.NAME]`\n\nWithout any, whoever reaches the port may do everything, and it is on loopback only.\n\n| key | example | what it is |\n|---|---|---|\n",
+    );
+    for (name, example, doc) in KEY_KEYS {
+        row(&mut text, &[&code(name), &code(example), doc]);
     }
     text.push_str(
         "\n## Sources: `[sources.NAME]`\n\n| key | example | what it is |\n|---|---|---|\n",

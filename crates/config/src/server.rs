@@ -1,9 +1,11 @@
 //! `[server]`: what the program itself needs.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::key::{self, KeySettings};
 use crate::problem::{Findings, Wrong};
 use crate::scalar::{self, within};
 use crate::tree::{Node, Table, join};
@@ -11,7 +13,8 @@ use crate::tree::{Node, Table, join};
 /// Settings of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Where HTTP is served; port 0: any free one. Default 127.0.0.1:7717. Loopback only.
+    /// Where HTTP is served; port 0: any free one. Default 127.0.0.1:7717. Loopback only, unless there
+    /// are keys.
     pub listen: SocketAddr,
     /// Where the program keeps its files. Default `./mainstay-data`.
     pub data_dir: PathBuf,
@@ -35,6 +38,8 @@ pub struct ServerSettings {
     pub rows_max: u32,
     /// Statements of one script. Default 1000.
     pub statements_max: u32,
+    /// Keys by id. None: whoever reaches the port may do everything.
+    pub keys: BTreeMap<String, KeySettings>,
 }
 
 impl Default for ServerSettings {
@@ -55,6 +60,7 @@ impl Default for ServerSettings {
             drain_timeout: Duration::from_secs(30),
             rows_max: 10_000,
             statements_max: 1000,
+            keys: BTreeMap::new(),
         }
     }
 }
@@ -133,13 +139,17 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
 ];
 
 /// Keys of later versions, so that they are not taken for slips of the keyboard.
-pub(crate) const LATER: &[&str] = &["keys", "tls", "store"];
+pub(crate) const LATER: &[&str] = &["tls", "store"];
 
 impl ServerSettings {
     pub(crate) fn read(table: &Table, findings: &mut Findings) -> Self {
         let mut settings = ServerSettings::default();
         for (name, entry) in table.iter() {
             let path = join("server", name);
+            if name == "keys" {
+                settings.keys = key::read_all(&path, entry, findings).into_iter().collect();
+                continue;
+            }
             match SERVER_KEYS.iter().find(|key| key.name == name) {
                 Some(key) => {
                     let set = (key.set)(&mut settings, &entry.node);
@@ -150,12 +160,29 @@ impl ServerSettings {
                     findings.error(&entry.mark, path, Wrong::unavailable(name));
                 }
                 None => {
-                    let known = SERVER_KEYS.iter().map(|key| key.name);
+                    let known = SERVER_KEYS.iter().map(|key| key.name).chain(["keys"]);
                     findings.unknown(&entry.mark, path, name, known);
                 }
             }
         }
+        settings.refuse_open_port(table, findings);
         settings
+    }
+
+    /// Without keys everybody who reaches the port could do everything.
+    fn refuse_open_port(&self, table: &Table, findings: &mut Findings) {
+        let Some(entry) = table.get("listen") else {
+            return;
+        };
+        if self.listen.ip().is_loopback() || table.get("keys").is_some_and(has_entries) {
+            return;
+        }
+        let wrong = format!(
+            "{} can be reached from other machines, and there are no keys",
+            self.listen
+        );
+        let hint = "make a key by mainstay key new and put it into [server.keys], or listen on 127.0.0.1 or [::1]";
+        findings.error(&entry.mark, "server.listen", Wrong::new(wrong).hint(hint));
     }
 }
 
@@ -169,13 +196,12 @@ fn listen(node: &Node) -> Result<SocketAddr, Wrong> {
         Wrong::new(format!("{text:?} is not an address with a port"))
             .hint("such as \"127.0.0.1:7717\" or \"[::1]:7717\"")
     })?;
-    if !address.ip().is_loopback() {
-        return Err(
-            Wrong::new(format!("{address} can be reached from other machines"))
-                .hint("keys are not available in this version, so listen on 127.0.0.1 or [::1]"),
-        );
-    }
     Ok(address)
+}
+
+/// Whether there is a key at all; a wrong one has a problem of its own.
+fn has_entries(keys: &crate::tree::Entry) -> bool {
+    matches!(&keys.node.value, crate::tree::Value::Table(keys) if keys.iter().next().is_some())
 }
 
 fn folder(node: &Node) -> Result<PathBuf, Wrong> {

@@ -6,6 +6,7 @@ mod body;
 mod caller;
 mod change;
 mod connection;
+mod keys;
 mod lines;
 mod paced;
 mod phase;
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::{Assembly, AssemblyError, Sources};
 use crate::layers::{Layers, LayersError};
 use app::App;
+
+pub use keys::new_key;
 
 /// Background work that ends by being told to gets this long.
 const BACKGROUND_MAX: Duration = Duration::from_secs(5);

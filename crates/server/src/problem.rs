@@ -232,6 +232,10 @@ impl Problem {
         let (status, wait, body) = self.written(correlation_id);
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"mainstay\"");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);
         if let Some(seconds) = wait {

@@ -19,8 +19,16 @@ pub(crate) struct Transactions {
     open: Mutex<HashMap<Uuid, Entry>>,
 }
 
+/// Where a transaction belongs: to a source, and to the key that began it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) source: Arc<str>,
+    /// `None`: there are no keys.
+    pub(crate) key: Option<Arc<str>>,
+}
+
 struct Entry {
-    source: Arc<str>,
+    owner: Owner,
     /// An idle one ends after this.
     idle_max: Duration,
     slot: Slot,
@@ -55,13 +63,13 @@ impl Transactions {
     /// system.
     pub(crate) fn keep(
         &self,
-        source: &Arc<str>,
+        owner: &Owner,
         idle_max: Duration,
         transaction: Box<dyn Transaction>,
     ) -> Uuid {
         let id = Uuid::new_v4();
         let entry = Entry {
-            source: Arc::clone(source),
+            owner: owner.clone(),
             idle_max,
             slot: Slot::Idle(transaction, Instant::now()),
         };
@@ -72,11 +80,11 @@ impl Transactions {
     /// Lends a transaction to one request.
     ///
     /// # Errors
-    /// `unknown_transaction`, also for one of another source; `conflict` while another request uses it.
-    pub(crate) fn lend(&self, source: &str, id: &str) -> Result<Lent<'_>, Problem> {
+    /// `unknown_transaction`, also for one of another source or key; `conflict` while another request uses it.
+    pub(crate) fn lend(&self, owner: &Owner, id: &str) -> Result<Lent<'_>, Problem> {
         let id = Uuid::try_parse(id).map_err(|_| unknown())?;
         let mut open = self.open.lock();
-        let entry = open.get_mut(&id).filter(|entry| &*entry.source == source);
+        let entry = open.get_mut(&id).filter(|entry| entry.owner == *owner);
         let entry = entry.ok_or_else(unknown)?;
         let transaction = match std::mem::replace(&mut entry.slot, Slot::Lent) {
             Slot::Idle(transaction, last_used) if last_used.elapsed() <= entry.idle_max => {
@@ -132,7 +140,7 @@ impl Transactions {
     pub(crate) fn count(&self, source: &str) -> usize {
         let open = self.open.lock();
         open.values()
-            .filter(|entry| &*entry.source == source)
+            .filter(|entry| &*entry.owner.source == source)
             .count()
     }
 }

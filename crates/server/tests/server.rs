@@ -7,6 +7,7 @@ mod server {
     mod calls;
     mod client;
     mod control;
+    mod keys;
     mod lifecycle;
     mod lines;
     mod mariadb;

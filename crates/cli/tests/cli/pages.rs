@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::program::Place;
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "init",
     "serve",
     "check",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 8] = [
     "query",
     "status",
     "demo",
+    "key",
     "completions",
 ];
 

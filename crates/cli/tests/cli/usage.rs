@@ -79,3 +79,20 @@ fn a_reader_that_closes_the_pipe_is_no_error() {
         assert_eq!(ended.err, "code 0\n", "{command}");
     }
 }
+
+#[test]
+fn a_new_key_comes_with_a_table_that_a_configuration_takes() {
+    let place = Place::new();
+    let made = place.run(&["key", "new", "ci", "--role", "write"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let (key, table) = made.out.split_once("\n\n").unwrap();
+    assert!(key.starts_with("ms_") && key.len() == 67, "{key}");
+    assert!(!table.contains(key), "{table}");
+    let text = format!(
+        "{table}\n[server]\nlisten = \"0.0.0.0:7717\"\n[sources.s]\ndriver = \"sqlite\"\n[sources.s.endpoints.a]\npath = \"a.db\"\n"
+    );
+    place.write("keyed.toml", &text);
+    let checked = place.run(&["check", "keyed.toml"]);
+    assert!(!checked.err.contains("server."), "{checked:?}");
+    assert!(!checked.out.contains("server."), "{checked:?}");
+}

@@ -338,7 +338,6 @@ fn words_of_later_versions_are_known() {
         "services.compute",
         "search",
         "message",
-        "server.keys.ci",
         "server.tls",
     ] {
         let problems = check(toml(&format!("[{table}]\nx = 1")));
@@ -348,6 +347,43 @@ fn words_of_later_versions_are_known() {
             "{table}: {all}"
         );
         assert!(!all.contains("unknown key"), "{table}: {all}");
+    }
+}
+
+#[test]
+fn keys_of_callers_are_hashes_with_a_role() {
+    let hash = "0123456789abcdef".repeat(4);
+    let table = [
+        (format!("sha256 = \"{hash}\"\nrole = \"read\""), ""),
+        (format!("sha256 = \"{hash}\""), "has no role"),
+        ("role = \"read\"".to_owned(), "has no sha256"),
+        (
+            "sha256 = \"ms_secret\"\nrole = \"read\"".to_owned(),
+            "is no SHA-256",
+        ),
+        (format!("sha256 = \"{hash}\"\nrole = \"boss\""), "admin"),
+        (
+            format!("sha256 = \"{hash}\"\nrole = \"read\"\nrate = 0"),
+            "from 1",
+        ),
+        (
+            format!("sha256 = \"{hash}\"\nrole = \"read\"\nsource = []"),
+            "sources",
+        ),
+        (
+            format!(
+                "sha256 = \"{hash}\"\nrole = \"read\"\n[server.keys.b]\nsha256 = \"{hash}\"\nrole = \"read\""
+            ),
+            "is the same key as a",
+        ),
+    ];
+    for (text, expected) in table {
+        let all = lines(&check(toml(&format!("[server.keys.a]\n{text}"))));
+        match expected {
+            "" => assert!(!all.contains("server.keys"), "{text}: {all}"),
+            expected => assert!(all.contains(expected), "{text}: {all}"),
+        }
+        assert!(!all.contains("secret"), "{text}: {all}");
     }
 }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::caller::Caller;
+use super::keys::{self, Rates};
 use crate::assembly::{Served, Sources};
 use crate::layers::Layers;
 use crate::problem::Problem;
@@ -39,6 +40,7 @@ pub(crate) struct App {
     tasks: Tasks,
     stopping: CancellationToken,
     counts: Counts,
+    rates: Rates,
     started: Instant,
 }
 
@@ -91,6 +93,7 @@ impl App {
             tasks,
             stopping: CancellationToken::new(),
             counts: Counts::default(),
+            rates: Rates::default(),
             started: Instant::now(),
         }
     }
@@ -169,7 +172,12 @@ impl App {
     /// down. A panic ends this request alone.
     pub(super) async fn answer(&self, mut router: Router, mut request: Request<Body>) -> Response {
         let id = Caller::id(request.headers(), &self.chance);
-        let response = match Caller::read(request.headers(), id) {
+        let settings = self.settings();
+        let demand = keys::demand(request.method(), request.uri().path());
+        let admitted = keys::admit(&settings.keys, &self.rates, request.headers(), demand);
+        drop(settings);
+        let read = |holder| Caller::read(request.headers(), id, holder);
+        let response = match admitted.and_then(read) {
             Err(problem) => problem.into_response(),
             Ok(caller) => {
                 request.extensions_mut().insert(caller);

@@ -10,6 +10,7 @@ use mainstay_engine::{Chance, CorrelationId};
 use mainstay_sql::Options;
 
 use super::app::App;
+use super::keys::Holder;
 use crate::problem::Problem;
 
 /// Longer session and idempotency keys are refused: each is kept.
@@ -20,6 +21,8 @@ const KEY_BYTES_MAX: usize = 256;
 pub(crate) struct Caller {
     /// The caller's own id, else a new one.
     pub(crate) correlation_id: CorrelationId,
+    /// Whose key it showed.
+    pub(crate) holder: Holder,
     session: Option<Arc<str>>,
     deadline: Option<Duration>,
     idempotency_key: Option<Arc<str>>,
@@ -38,8 +41,14 @@ impl Caller {
     ///
     /// # Errors
     /// `bad_request` for a header that is there and cannot be understood.
-    pub(super) fn read(headers: &HeaderMap, id: CorrelationId) -> Result<Self, Problem> {
-        refuse_foreign_pages(headers)?;
+    pub(super) fn read(
+        headers: &HeaderMap,
+        id: CorrelationId,
+        holder: Holder,
+    ) -> Result<Self, Problem> {
+        if holder.id.is_none() {
+            refuse_foreign_pages(headers)?;
+        }
         if let Some(given) = headers.get("x-correlation-id")
             && given.to_str().ok().and_then(CorrelationId::parse).is_none()
         {
@@ -50,6 +59,7 @@ impl Caller {
         }
         Ok(Caller {
             correlation_id: id,
+            holder,
             session: key(headers, "x-session")?,
             deadline: deadline(headers)?,
             idempotency_key: key(headers, "idempotency-key")?,
@@ -229,7 +239,11 @@ mod tests {
             ("idempotency-key", "\u{e9}"),
         ];
         for (name, value) in table {
-            let read = Caller::read(&headers(&[(name, value)]), CorrelationId(1));
+            let read = Caller::read(
+                &headers(&[(name, value)]),
+                CorrelationId(1),
+                Holder::anybody(),
+            );
             assert_eq!(read.unwrap_err().code(), "bad_request", "{name}: {value}");
         }
     }
@@ -248,7 +262,11 @@ mod tests {
             ("origin", "null", false),
         ];
         for (name, value, admitted) in table {
-            let read = Caller::read(&headers(&[(name, value)]), CorrelationId(1));
+            let read = Caller::read(
+                &headers(&[(name, value)]),
+                CorrelationId(1),
+                Holder::anybody(),
+            );
             assert_eq!(read.is_ok(), admitted, "{name}: {value}");
         }
     }

@@ -13,6 +13,7 @@ use super::place::Place;
 use crate::assembly::Served;
 use crate::http::app::App;
 use crate::http::body::{Json as Body, Params};
+use crate::http::caller::Caller;
 use crate::http::change::{Changed, refused};
 use crate::layers::LayersError;
 use crate::problem::Problem;
@@ -73,8 +74,10 @@ fn check_endpoint(served: &Served, endpoint: &str) -> Result<(), Problem> {
 
 pub(super) async fn policy(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(target): Params<Target>,
 ) -> Result<Json<Value>, Problem> {
+    caller.holder.check_scope(target.source.as_deref())?;
     target.refuse_dry_run()?;
     let path = target.path(&app)?;
     let overrides = app.layers().overrides();
@@ -109,18 +112,22 @@ pub(super) async fn policy(
 
 pub(super) async fn put_policy(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(target): Params<Target>,
     Body(policy): Body<Map<String, Value>>,
 ) -> Result<Json<Changed>, Problem> {
+    caller.holder.check_scope(target.source.as_deref())?;
     let changed = app.change(|app| change_policy(app, target, policy, true));
     changed.await.map(Json)
 }
 
 pub(super) async fn patch_policy(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(target): Params<Target>,
     Body(policy): Body<Map<String, Value>>,
 ) -> Result<Json<Changed>, Problem> {
+    caller.holder.check_scope(target.source.as_deref())?;
     let changed = app.change(|app| change_policy(app, target, policy, false));
     changed.await.map(Json)
 }
@@ -163,11 +170,21 @@ fn tell_refusal(app: &App, target: &Target, error: &LayersError) {
     }
 }
 
-pub(super) async fn overrides(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({"overrides": app.layers().overrides().as_json()}))
+pub(super) async fn overrides(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Value>, Problem> {
+    caller.holder.check_scope(None)?;
+    Ok(Json(
+        json!({"overrides": app.layers().overrides().as_json()}),
+    ))
 }
 
-pub(super) async fn drop_overrides(State(app): State<Arc<App>>) -> Result<Json<Changed>, Problem> {
+pub(super) async fn drop_overrides(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Changed>, Problem> {
+    caller.holder.check_scope(None)?;
     let changed = app.change(|app| async move { without_overrides(&app, &[]).await });
     changed.await.map(Json)
 }
@@ -203,8 +220,10 @@ pub(super) struct ReloadParams {
 /// Reads the files again: the old stays if anything of the new is wrong.
 pub(super) async fn reload(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(params): Params<ReloadParams>,
 ) -> Result<Json<Changed>, Problem> {
+    caller.holder.check_scope(None)?;
     let changed = app.change(|app| async move {
         let candidate = app.layers().reread().await.map_err(refused)?;
         app.put_in_force(candidate, params.dry_run, true).await
@@ -221,16 +240,20 @@ pub(super) struct PauseParams {
 
 pub(super) async fn pause(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(params): Params<PauseParams>,
 ) -> Result<Json<Value>, Problem> {
+    caller.holder.check_scope(params.source.as_deref())?;
     let named = each(&app, &params, |served| served.proxy().source().pause())?;
     Ok(Json(json!({"paused": named})))
 }
 
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(params): Params<PauseParams>,
 ) -> Result<Json<Value>, Problem> {
+    caller.holder.check_scope(params.source.as_deref())?;
     let named = each(&app, &params, |served| served.proxy().source().resume())?;
     Ok(Json(json!({"resumed": named})))
 }

@@ -97,6 +97,13 @@ impl CallOptions {
                 word => return Err(not_one_of("safety", word, SAFETY)),
             });
         }
+        if caller.holder.only_reads() {
+            if options.safety.is_some_and(|safety| !safety.is_read()) {
+                return Err(caller.holder.refuse_write());
+            }
+            // A read stays one: the session refuses whatever the text does beyond it.
+            options.safety = Some(Safety::Read);
+        }
         options.answer_max = AnswerMax {
             rows: u64::MAX,
             bytes: app.settings().answer_max.saturating_mul(MEMORY_PER_JSON),
@@ -153,6 +160,19 @@ impl StatementBody {
     /// The text, once it can be one.
     pub(super) fn text(&self) -> Result<&str, Problem> {
         checked_text(&self.sql)
+    }
+}
+
+/// Refuses a statement that changes something to those that only read. One whose functions are not known
+/// is left to its session, which is read-only.
+pub(super) fn refuse_write(place: &Place, caller: &Caller, sql: &str) -> Result<(), Problem> {
+    if !caller.holder.only_reads() {
+        return Ok(());
+    }
+    let class = place.served.proxy().schema().classify(sql);
+    match class.safety.is_read() || !class.unknown_functions.is_empty() {
+        true => Ok(()),
+        false => Err(caller.holder.refuse_write()),
     }
 }
 

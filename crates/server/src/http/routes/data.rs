@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::call::{
     CallOptions, FilterBody, OrderBody, StatementBody, check_count, checked_text, filters, params,
-    record, refuse_control,
+    record, refuse_control, refuse_write,
 };
 use super::place::Place;
 use crate::http::answer::{Shape, respond};
@@ -113,6 +113,7 @@ fn statement(
     app: &App,
 ) -> Result<(String, Vec<mainstay_sql::Value>, Options), Problem> {
     refuse_control(place, body.text()?)?;
+    refuse_write(place, caller, &body.sql)?;
     let params = params(&body.params)?;
     let mut options = body.options.complete(caller, app)?;
     if options.safety.is_none() && place.writes_may_repeat() {

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::Served;
 use crate::http::app::App;
 use crate::http::body::Params;
+use crate::http::caller::Caller;
 use crate::problem::Problem;
 
 /// A comment after so long without an event, so that proxies in between keep the connection.
@@ -49,8 +50,10 @@ struct Reading {
 
 pub(super) async fn events(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(params): Params<EventParams>,
 ) -> Result<Response, Problem> {
+    caller.holder.check_scope(params.source.as_deref())?;
     if let Some(name) = &params.source {
         app.source(name)?;
     }

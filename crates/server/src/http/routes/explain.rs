@@ -37,6 +37,7 @@ pub(super) async fn explain_statement(
     caller: Caller,
     Body(body): Body<ExplainBody>,
 ) -> Result<Json<Value>, Problem> {
+    caller.holder.check_source(&body.source)?;
     let served = app.source(&body.source)?;
     let sql = checked_text(&body.sql)?;
     let params = params(&body.params)?;

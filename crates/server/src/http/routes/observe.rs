@@ -17,6 +17,7 @@ use super::place::Place;
 use crate::assembly::Served;
 use crate::http::app::App;
 use crate::http::body::Params;
+use crate::http::caller::Caller;
 use crate::problem::Problem;
 
 /// Audit entries in one answer where the request does not say.
@@ -182,7 +183,11 @@ pub(super) async fn watchdog(place: Place) -> Json<Value> {
 }
 
 /// `/metrics` for Prometheus: all sources.
-pub(super) async fn prometheus(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn prometheus(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Response, Problem> {
+    caller.holder.check_scope(None)?;
     let sources = app.sources();
     let readings: Vec<SourceReading> = sources.iter().map(|served| reading(&app, served)).collect();
     let process = Process {
@@ -195,7 +200,7 @@ pub(super) async fn prometheus(State(app): State<Arc<App>>) -> Response {
     let mut response = exposition(&process, &readings).into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+    Ok(response)
 }
 
 fn reading(app: &App, served: &Served) -> SourceReading {

@@ -8,6 +8,7 @@ use mainstay_engine::Safety;
 
 use crate::assembly::Served;
 use crate::http::app::App;
+use crate::http::caller::Caller;
 use crate::problem::Problem;
 
 /// What the path of `/v1/sources/{source}/…` names.
@@ -49,6 +50,11 @@ impl FromRequestParts<Arc<App>> for Place {
         })?;
         let source = names.iter().find(|(name, _)| *name == "source");
         let (_, source) = source.ok_or_else(Problem::internal)?;
+        let caller = parts.extensions.get::<Caller>();
+        caller
+            .ok_or_else(Problem::internal)?
+            .holder
+            .check_source(source)?;
         let served = app.source(source)?;
         Ok(Place { served, names })
     }

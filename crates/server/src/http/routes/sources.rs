@@ -12,6 +12,7 @@ use super::health::state_name;
 use super::place::Place;
 use crate::assembly::Served;
 use crate::http::app::App;
+use crate::http::caller::Caller;
 
 /// A source in a few words.
 #[derive(Serialize)]
@@ -73,10 +74,13 @@ fn brief(served: &Served) -> Brief {
     }
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<List> {
+pub(super) async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<List> {
     let sources = app.sources();
+    let own = sources
+        .iter()
+        .filter(|served| caller.holder.knows(served.name()));
     Json(List {
-        sources: sources.iter().map(|served| brief(served)).collect(),
+        sources: own.map(|served| brief(served)).collect(),
     })
 }
 

@@ -10,7 +10,7 @@ use mainstay_sql::{Access, Answer, Begin, Database, Isolation, Kind, Request, Sq
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{CallOptions, StatementBody, params, refuse_control};
+use super::call::{CallOptions, StatementBody, params, refuse_control, refuse_write};
 use super::place::Place;
 use crate::http::answer::{Shape, respond};
 use crate::http::app::App;
@@ -18,6 +18,7 @@ use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
 use crate::http::lines;
 use crate::problem::Problem;
+use crate::transactions::Owner;
 
 type Answered = Result<Response, Problem>;
 
@@ -36,6 +37,9 @@ pub(super) async fn begin(
     Body(body): Body<BeginBody>,
 ) -> Answered {
     let isolation = isolation(body.isolation.as_deref())?;
+    if caller.holder.only_reads() && !body.read_only {
+        return Err(caller.holder.refuse_write());
+    }
     let options = body.options.complete(&caller, &app)?;
     let begin = Begin {
         access: match body.read_only {
@@ -51,7 +55,7 @@ pub(super) async fn begin(
     let idle_max = proxy.transaction_limits().idle;
     let id = app
         .transactions()
-        .keep(place.served.name(), idle_max, transaction);
+        .keep(&owner(&place, &caller), idle_max, transaction);
     let begun = json!({
         "transaction": id.to_string(),
         "endpoint": endpoint.as_deref(),
@@ -59,6 +63,14 @@ pub(super) async fn begin(
         "meta": {"correlation_id": caller.correlation_id.to_string()},
     });
     Ok((StatusCode::CREATED, Json(begun)).into_response())
+}
+
+/// Whose transactions a request may continue.
+fn owner(place: &Place, caller: &Caller) -> Owner {
+    Owner {
+        source: Arc::clone(place.served.name()),
+        key: caller.holder.id.clone(),
+    }
 }
 
 fn isolation(word: Option<&str>) -> Result<Isolation, Problem> {
@@ -112,6 +124,7 @@ async fn run(
 ) -> Result<Answer, Problem> {
     let text: Arc<str> = Arc::from(body.text()?);
     refuse_control(place, &text)?;
+    refuse_write(place, caller, &text)?;
     let params = params(&body.params)?;
     let options = body.options.complete(caller, app)?;
     refuse_retries(&options)?;
@@ -127,7 +140,7 @@ async fn run(
     };
     let mut lent = app
         .transactions()
-        .lend(place.served.name(), place.name("id")?)?;
+        .lend(&owner(place, caller), place.name("id")?)?;
     let result = lent.get()?.run(&request).await;
     if class.kind >= Kind::Other {
         schema.forget(None);
@@ -176,11 +189,12 @@ enum Savepoint {
 pub(super) async fn savepoint(
     State(app): State<Arc<App>>,
     place: Place,
+    caller: Caller,
     Body(body): Body<SavepointBody>,
 ) -> Answered {
     let mut lent = app
         .transactions()
-        .lend(place.served.name(), place.name("id")?)?;
+        .lend(&owner(&place, &caller), place.name("id")?)?;
     let transaction = lent.get()?;
     let result: Result<(), SqlError> = match body.operation {
         Savepoint::Set => transaction.savepoint(&body.name).await,
@@ -192,18 +206,22 @@ pub(super) async fn savepoint(
     Ok(Json(json!({"savepoint": body.name})).into_response())
 }
 
-pub(super) async fn commit(State(app): State<Arc<App>>, place: Place) -> Answered {
+pub(super) async fn commit(State(app): State<Arc<App>>, place: Place, caller: Caller) -> Answered {
     let lent = app
         .transactions()
-        .lend(place.served.name(), place.name("id")?)?;
+        .lend(&owner(&place, &caller), place.name("id")?)?;
     let answer = lent.take()?.commit().await?;
     respond(&answer, Shape::Change, app.settings().answer_max)
 }
 
-pub(super) async fn rollback(State(app): State<Arc<App>>, place: Place) -> Answered {
+pub(super) async fn rollback(
+    State(app): State<Arc<App>>,
+    place: Place,
+    caller: Caller,
+) -> Answered {
     let lent = app
         .transactions()
-        .lend(place.served.name(), place.name("id")?)?;
+        .lend(&owner(&place, &caller), place.name("id")?)?;
     lent.take()?.rollback().await?;
     Ok(Json(json!({"rolled_back": true})).into_response())
 }

@@ -1,0 +1,171 @@
+//! `[server.keys]`: who may call, as what, and what for.
+
+use crate::problem::{Findings, Wrong};
+use crate::scalar::{self, within};
+use crate::source::table;
+use crate::tree::{Entry, Node, Table, join};
+
+/// What the holder of a key may do; each role includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyRole {
+    /// Look and read.
+    Read,
+    /// Change what the databases hold, too.
+    Write,
+    /// Change how Mainstay works, too.
+    Admin,
+}
+
+impl KeyRole {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            KeyRole::Read => "read",
+            KeyRole::Write => "write",
+            KeyRole::Admin => "admin",
+        }
+    }
+}
+
+/// A key that callers of the HTTP surface show. Only its hash is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySettings {
+    /// The SHA-256 of the key.
+    pub sha256: [u8; 32],
+    /// What its holder may do.
+    pub role: KeyRole,
+    /// Which sources it is for; `*`: all. Default all.
+    pub sources: Vec<String>,
+    /// Which contexts of the search face it is for. Default none.
+    pub contexts: Vec<String>,
+    /// Requests per second. Default: any number.
+    pub rate: Option<u32>,
+}
+
+/// Name, example and meaning of each key of `[server.keys.NAME]`.
+pub(crate) const KEY_KEYS: &[(&str, &str, &str)] = &[
+    (
+        "sha256",
+        "\"9f86…\"",
+        "the SHA-256 of the key, 64 hexadecimal digits; `mainstay key new` makes both",
+    ),
+    ("role", "\"read\"", "read, write or admin"),
+    (
+        "sources",
+        "[\"orders\"]",
+        "the sources it is for; default `[\"*\"]`, all",
+    ),
+    (
+        "contexts",
+        "[\"docs\"]",
+        "the contexts of the search face it is for; default none",
+    ),
+    ("rate", "100", "requests per second; default any number"),
+];
+
+/// Reads `[server.keys]`.
+pub(crate) fn read_all(
+    path: &str,
+    entry: &Entry,
+    findings: &mut Findings,
+) -> Vec<(String, KeySettings)> {
+    let Some(all) = table(path, entry, findings) else {
+        return Vec::new();
+    };
+    let mut keys: Vec<(String, KeySettings)> = Vec::new();
+    for (id, entry) in all.iter() {
+        let path = join(path, id);
+        let Some(own) = table(&path, entry, findings) else {
+            continue;
+        };
+        let Some(key) = read(&path, entry, own, findings) else {
+            continue;
+        };
+        if let Some((other, _)) = keys.iter().find(|(_, other)| other.sha256 == key.sha256) {
+            let wrong = Wrong::new(format!("is the same key as {other}"));
+            findings.error(
+                &entry.mark,
+                path,
+                wrong.hint("make one for each by mainstay key new"),
+            );
+            continue;
+        }
+        keys.push((id.to_owned(), key));
+    }
+    keys
+}
+
+fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Option<KeySettings> {
+    let mut sha256 = None;
+    let mut role = None;
+    let mut key = KeySettings {
+        sha256: [0; 32],
+        role: KeyRole::Read,
+        sources: vec!["*".to_owned()],
+        contexts: Vec::new(),
+        rate: None,
+    };
+    for (name, entry) in own.iter() {
+        let (path, node) = (join(path, name), &entry.node);
+        match name {
+            "sha256" => sha256 = findings.take(&entry.mark, &path, hash(node)),
+            "role" => role = findings.take(&entry.mark, &path, self::role(&path, node)),
+            "sources" => {
+                let names = findings.take(&entry.mark, &path, scalar::list(node));
+                key.sources = names.unwrap_or_default();
+            }
+            "contexts" => {
+                let names = findings.take(&entry.mark, &path, scalar::list(node));
+                key.contexts = names.unwrap_or_default();
+            }
+            "rate" => key.rate = findings.take(&entry.mark, &path, rate(node)),
+            _ => {
+                let known = KEY_KEYS.iter().map(|key| key.0);
+                findings.unknown(&entry.mark, path, name, known);
+            }
+        }
+    }
+    for name in ["sha256", "role"] {
+        if own.get(name).is_none() {
+            let wrong = Wrong::new(format!("has no {name}"));
+            let hint = "every key has a sha256 and a role; mainstay key new writes both";
+            findings.error(&entry.mark, path, wrong.hint(hint));
+        }
+    }
+    key.sha256 = sha256?;
+    key.role = role?;
+    Some(key)
+}
+
+fn hash(node: &Node) -> Result<[u8; 32], Wrong> {
+    let text = scalar::text(node)?;
+    // Never repeated in the message: somebody may have written the key itself.
+    let wrong = || {
+        Wrong::new("is no SHA-256")
+            .hint("64 hexadecimal digits, the hash of the key and not the key itself")
+    };
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut hash = [0; 32];
+    for (index, byte) in hash.iter_mut().enumerate() {
+        let digits = &text[2 * index..2 * index + 2];
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}
+
+fn role(path: &str, node: &Node) -> Result<KeyRole, Wrong> {
+    let word = scalar::choice(path, &["read", "write", "admin"], node)?;
+    Ok(match word.as_str() {
+        "admin" => KeyRole::Admin,
+        "write" => KeyRole::Write,
+        _ => KeyRole::Read,
+    })
+}
+
+fn rate(node: &Node) -> Result<u32, Wrong> {
+    let hint = "requests per second, from 1 to 1000000";
+    let rate = within(scalar::count(node)?, 1..=1_000_000, hint)?;
+    u32::try_from(rate).map_err(|_| Wrong::new("is out of bounds").hint(hint))
+}
