@@ -161,6 +161,8 @@ pub struct Operation {
     pub safety_declared: bool,
     /// How long the whole call may take, from its admission. `None`: the policy's.
     pub deadline: Option<Duration>,
+    /// At most so many attempts, also where the policy allows more. `None`: the policy alone decides.
+    pub attempts_max: Option<u32>,
     /// Which part of a queue it waits in.
     pub priority: Priority,
     /// Sends equal keys to equal endpoints where the strategy hashes.
@@ -181,6 +183,7 @@ impl Operation {
             safety,
             safety_declared: false,
             deadline: None,
+            attempts_max: None,
             priority: Priority::Normal,
             routing_key: None,
             session_key: None,
@@ -209,6 +212,13 @@ impl Operation {
     #[must_use]
     pub fn declared(mut self, declared: bool) -> Self {
         self.safety_declared = declared;
+        self
+    }
+
+    /// Bounds the attempts, below what the policy allows. The first one is always made.
+    #[must_use]
+    pub fn attempts_max(mut self, attempts_max: u32) -> Self {
+        self.attempts_max = Some(attempts_max);
         self
     }
 

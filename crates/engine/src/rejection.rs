@@ -128,6 +128,8 @@ pub struct CallErrorParts<E> {
     pub attempts: Vec<AttemptRecord>,
     /// The call's id.
     pub correlation_id: CorrelationId,
+    /// The whole call, waits included.
+    pub elapsed: Duration,
 }
 
 impl<E> CallError<E> {
@@ -135,12 +137,14 @@ impl<E> CallError<E> {
         kind: CallErrorKind<E>,
         attempts: Vec<AttemptRecord>,
         correlation_id: CorrelationId,
+        elapsed: Duration,
     ) -> Self {
         CallError {
             parts: Box::new(CallErrorParts {
                 kind,
                 attempts,
                 correlation_id,
+                elapsed,
             }),
         }
     }

@@ -209,9 +209,14 @@ impl<'a, M> Account<'a, M> {
         self.note(CallOutcome::Success, &Ended::Success, elapsed);
     }
 
-    pub(super) fn settle_at(&mut self, ended: &Ended<'_>, now: Instant) -> Vec<AttemptRecord> {
-        self.write_down(ended, now);
-        std::mem::take(&mut self.attempts)
+    /// Settles any other end. Returns the attempts and how long the call took.
+    pub(super) fn settle_at(
+        &mut self,
+        ended: &Ended<'_>,
+        now: Instant,
+    ) -> (Vec<AttemptRecord>, Duration) {
+        let elapsed = self.write_down(ended, now);
+        (std::mem::take(&mut self.attempts), elapsed)
     }
 
     fn write_down(&mut self, ended: &Ended<'_>, now: Instant) -> Duration {

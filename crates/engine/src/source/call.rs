@@ -163,6 +163,30 @@ impl<M: Member> Source<M> {
         run.conduct(classify, &work).await.map(|(value, _)| value)
     }
 
+    /// The same for work that stays on its thread: neither the closure nor what it gives needs to be
+    /// `Send`. Where all of them are, the future is `Send` as well.
+    ///
+    /// # Errors
+    /// As [`call`](Source::call).
+    ///
+    /// # Cancel safety
+    /// As [`call`](Source::call).
+    pub async fn call_local<T, E, F, Fut>(
+        &self,
+        operation: &Operation,
+        classify: &impl Classify<T, E>,
+        work: F,
+    ) -> Result<T, CallError<E>>
+    where
+        F: Fn(Attempt<M>) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: fmt::Display,
+    {
+        let route = Route::default();
+        let mut run = Run::open(&self.inner, operation, &route, None);
+        run.conduct(classify, &work).await.map(|(value, _)| value)
+    }
+
     /// Like [`call`](Source::call) with what a face asks of the way, and says where the result came
     /// from.
     ///
@@ -370,23 +394,25 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
     #[cold]
     fn neutral(&mut self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
-        let attempts = self.account.settle_at(&Ended::Neutral, Instant::now());
-        CallError::new(CallErrorKind::Neutral(error), attempts, id)
+        let (attempts, elapsed) = self.account.settle_at(&Ended::Neutral, Instant::now());
+        CallError::new(CallErrorKind::Neutral(error), attempts, id, elapsed)
     }
 
     #[cold]
     fn redirect(&mut self, error: E) -> CallError<E> {
         let id = self.account.correlation_id;
         let carried = self.account.carry();
-        CallError::new(CallErrorKind::Redirected { error, carried }, Vec::new(), id)
+        let elapsed = carried.began.elapsed();
+        let kind = CallErrorKind::Redirected { error, carried };
+        CallError::new(kind, Vec::new(), id, elapsed)
     }
 
     #[cold]
     fn reject(&mut self, rejection: Rejection) -> CallError<E> {
         let id = self.account.correlation_id;
         let ended = Ended::Rejected(rejection.reason.as_str());
-        let attempts = self.account.settle_at(&ended, Instant::now());
-        CallError::new(CallErrorKind::Rejected(rejection), attempts, id)
+        let (attempts, elapsed) = self.account.settle_at(&ended, Instant::now());
+        CallError::new(CallErrorKind::Rejected(rejection), attempts, id, elapsed)
     }
 
     #[cold]
@@ -425,7 +451,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
         self.whole_calls.settle(end, now);
         failed.failure.sent = self.account.sent(failed.failure.sent);
         let id = self.account.correlation_id;
-        let attempts = self
+        let (attempts, elapsed) = self
             .account
             .settle_at(&Ended::Failure(&failed.failure), now);
         let Failed { error, failure, .. } = failed;
@@ -438,6 +464,7 @@ impl<'a, M: Member, E: fmt::Display> Run<'a, M, E> {
             },
             attempts,
             id,
+            elapsed,
         )
     }
 }

@@ -284,9 +284,45 @@ async fn same_first_makes_all_its_tries_on_one_endpoint_with_the_series_between(
         .await
         .unwrap_err();
     assert_eq!(error.parts().attempts.len(), 7);
+    assert!(matches!(
+        error.parts().kind,
+        mainstay_engine::CallErrorKind::Failed {
+            stopped: mainstay_engine::Stopped::Exhausted,
+            ..
+        }
+    ));
     // 250, 750, 1250, 1750, 2250, 2750 ms between seven attempts.
     assert_eq!(began.elapsed(), Duration::from_millis(9000));
     assert_eq!(second.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_may_ask_for_fewer_attempts_than_the_policy_allows() {
+    for (preset, attempts_max, made) in [
+        (Preset::Sharded, None, 14),
+        (Preset::Sharded, Some(2), 2),
+        (Preset::Sharded, Some(100), 14),
+        (Preset::Balanced, None, 6),
+        (Preset::Balanced, Some(0), 1),
+        (Preset::Balanced, Some(1), 1),
+        (Preset::Balanced, Some(5), 5),
+    ] {
+        let members = [(); 2].map(|()| Scripted::of(vec![transient(Sent::Maybe); 10]));
+        let endpoints = [
+            ("a", Role::Member, &members[0]),
+            ("b", Role::Member, &members[1]),
+        ];
+        let source = source(exact(preset), &endpoints);
+        let mut operation = Operation::read("q");
+        operation.attempts_max = attempts_max;
+        let error = source
+            .call(&operation, &classify, Scripted::answer)
+            .await
+            .unwrap_err();
+        let asked: u32 = members.iter().map(Scripted::count).sum();
+        assert_eq!(asked, made, "{preset} {attempts_max:?}");
+        assert_eq!(error.parts().attempts.len(), asked as usize);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,7 @@ pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> Sql
         kind,
         attempts,
         correlation_id,
+        ..
     } = parts;
     let mut error = match kind {
         CallErrorKind::Rejected(rejection) => refused(rejection),

@@ -234,6 +234,11 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             self.inner.urge.notify_one();
         }
         let safety = self.operation.safety;
+        let begun = self.account.begun;
+        let is_last = self
+            .operation
+            .attempts_max
+            .is_some_and(|attempts_max| begun >= attempts_max);
         let progress = self.progress();
         progress.has_used(endpoint.number);
         progress.tries_here += 1;
@@ -241,6 +246,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         progress.remember(failed);
         match next(&failure, safety, &policy, progress.tries_here) {
             Next::Stop(stopped) => Some(Stop::Stopped(stopped)),
+            Next::Stay | Next::Move if is_last => Some(Stop::Stopped(Stopped::Exhausted)),
             Next::Stay => {
                 progress.saturated |= failure.category == Category::Saturation;
                 progress.retry_after = failure.retry_after;
@@ -266,7 +272,8 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 progress.again_in_next_round |= again;
                 progress.saturated |= failure.category == Category::Saturation;
                 progress.retry_after = progress.retry_after.max(failure.retry_after);
-                if !again {
+                // With `same_first` its tries are used up, which is another reason.
+                if !failure.is_retryable() {
                     progress.stopped = Some(Stopped::NotRetryable);
                 }
                 self.move_on(&policy, &endpoint, &failure)
