@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::hint::black_box;
+use std::io::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use mainstay_engine::policy::PoolSettings;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{
     Attempt, BoxFuture, Chance, Connector, Failure, Mode, Operation, Outcome, Policy, Pool, Preset,
-    Source,
+    Source, transient,
 };
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -19,18 +20,25 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 
 /// A whole call at most this many nanoseconds; a measured run fails at twice that.
 const CALL_NS_MAX: f64 = 250.0;
+/// What the proxy of a trait adds to a call written by hand.
+const PROXY_NS_MAX: f64 = 50.0;
 /// Checkout and return.
 const POOL_NS_MAX: f64 = 150.0;
 
 fn main() {
     let runtime = runtime();
     let call = bare_against_source(&runtime);
+    let proxy = proxy_against_source(&runtime);
     source_against_tower(&runtime);
     circuit_against_peers();
     let pool = pool_against_deadpool(&runtime);
     two_threads();
     if is_measuring() {
         assert!(call <= 2.0 * CALL_NS_MAX, "a call costs {call:.0} ns");
+        assert!(
+            proxy <= 2.0 * PROXY_NS_MAX,
+            "the proxy of a trait adds {proxy:.0} ns"
+        );
         assert!(
             pool <= 2.0 * POOL_NS_MAX,
             "checkout and return cost {pool:.0} ns"
@@ -88,6 +96,51 @@ fn bare_against_source(runtime: &Runtime) -> f64 {
     );
     report("source call", "bare future", result);
     result.first_ns - result.second_ns
+}
+
+#[mainstay::proxied]
+trait Store {
+    #[proxied(read)]
+    async fn get(&self, key: &str) -> Result<u64, Error>;
+    #[proxied(read)]
+    fn get_now(&self, key: &str) -> Result<u64, Error>;
+}
+
+struct Here;
+
+impl Store for Here {
+    async fn get(&self, key: &str) -> Result<u64, Error> {
+        Ok(black_box(key.len() as u64))
+    }
+
+    fn get_now(&self, key: &str) -> Result<u64, Error> {
+        Ok(black_box(key.len() as u64))
+    }
+}
+
+/// The same trait twice under the same policy: behind its proxy, and in a call written by hand.
+fn proxy_against_source(runtime: &Runtime) -> f64 {
+    let store = StoreProxy::new(Here, transient::io::<Error>);
+    let source = Source::single("Store", Policy::preset(Preset::Component));
+    let operation = Operation::read("get");
+    let classify = transient::by(transient::io::<Error>);
+    let here = &Here;
+    let by_hand = || source.call(&operation, &classify, |_| here.get("key"));
+    let result = compare(
+        &mut |times| run(runtime, times, || store.get("key")),
+        &mut |times| run(runtime, times, by_hand),
+    );
+    report("trait proxy", "source call by hand", result);
+    let blocking = compare(
+        &mut |times| timed(times, || drop(black_box(store.get_now("key")))),
+        &mut |times| run(runtime, times, by_hand),
+    );
+    report(
+        "trait proxy, not asynchronous",
+        "source call by hand",
+        blocking,
+    );
+    result.added_ns.median
 }
 
 #[derive(Clone)]

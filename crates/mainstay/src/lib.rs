@@ -46,7 +46,9 @@
 //! # }).unwrap();
 //! ```
 
+pub mod blocking;
 mod protect;
+pub mod proxied;
 
 pub use mainstay_engine::{
     Attempt, Blame, CallError, CallErrorKind, Category, Chance, Classify, CorrelationId, Done,
@@ -57,6 +59,25 @@ pub use mainstay_engine::{
 };
 pub use mainstay_sql::{self as sql, DataProxy, Database, Lent, SqlError};
 pub use protect::{Protected, protect};
+
+/// Makes a proxy of a trait: a type with the same trait whose methods are tried again.
+///
+/// On a trait `Store` it makes `StoreProxy<S, R>`: `S` is what implements the trait, `R` the rules
+/// ([`proxied::Judge`]). `StoreProxy::new(inner, rules)` tries every method again that can be;
+/// `StoreProxy::builder(inner, rules)` takes [settings](proxied::Builder). Methods that return a `Result`
+/// and take `&self` can be tried again, whether they are `async fn`, return `impl Future` or a boxed
+/// future, or are not asynchronous; all others are handed through.
+///
+/// At the trait: `#[proxied(name = Other)]` names the type otherwise; `#[proxied(local)]` leaves the
+/// futures of `async fn` without `Send`, which they else must be; `#[proxied(crate = path)]` says where
+/// Mainstay is.
+///
+/// At a method: `#[proxied(read)]`, `#[proxied(idempotent_write)]` or `#[proxied(write)]` say that it can
+/// be tried again and how safe that is; `#[proxied(pass)]` says that it is handed through. Without a word
+/// a method counts as `idempotent_write`.
+///
+/// See the [module](mod@proxied) for what happens to errors.
+pub use mainstay_macros::proxied;
 
 /// The driver of SQLite.
 pub use mainstay_sqlite as sqlite;

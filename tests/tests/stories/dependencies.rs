@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 const ENGINE: &str = "mainstay-engine";
+const MACROS: &str = "mainstay-macros";
 const SQL: &str = "mainstay-sql";
 const CONFIG: &str = "mainstay-config";
 const TELEMETRY: &str = "mainstay-telemetry";
@@ -21,6 +22,7 @@ const TESTKIT: &str = "mainstay-testkit";
 /// Each shipped crate and all that it may depend on in this workspace.
 const ALLOWED: &[(&str, &[&str])] = &[
     (ENGINE, &[]),
+    (MACROS, &[]),
     (SQL, &[ENGINE]),
     (CONFIG, &[ENGINE, SQL]),
     (TELEMETRY, &[ENGINE]),
@@ -33,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL],
     ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),
-    ("mainstay", &[ENGINE, SQL, SQLITE, POSTGRES, MYSQL]),
+    ("mainstay", &[ENGINE, MACROS, SQL, SQLITE, POSTGRES, MYSQL]),
     (TESTKIT, &[ENGINE, SQL]),
 ];
 

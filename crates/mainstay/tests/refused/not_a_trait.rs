@@ -1,0 +1,4 @@
+#[mainstay::proxied]
+struct Store;
+
+fn main() {}

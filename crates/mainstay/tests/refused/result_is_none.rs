@@ -1,0 +1,8 @@
+struct QueryResult;
+
+#[mainstay::proxied]
+trait Store {
+    fn query(&self) -> QueryResult;
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[mainstay::proxied]
+trait Store {
+    #[proxied(read)]
+    fn touch(&self);
+}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[mainstay::proxied(retries = 3)]
+trait Store {}
+
+fn main() {}
