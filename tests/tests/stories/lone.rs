@@ -91,7 +91,9 @@ impl Lone {
     /// Waits until clean-ups have ended and sees that every place and permit is free again.
     pub(crate) async fn check_whole(&self, after: &str) {
         let end = Instant::now() + CLEAN_MAX;
-        while self.plain.pool_stats().active > 0 && Instant::now() < end {
+        // The place in the pool is free a moment before the slot of the endpoint.
+        let is_busy = || self.plain.pool_stats().active > 0 || self.in_flight() > 0;
+        while is_busy() && Instant::now() < end {
             sleep(Duration::from_millis(1)).await;
         }
         let stats = self.plain.pool_stats();
