@@ -164,10 +164,12 @@ impl<S: Socket> Paced<S> {
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(LEFT_ALONE)));
         loop {
             ready!(look.as_mut().poll(cx));
-            if self.socket.is_gone() {
+            // HTTP/1.0 has no interim answers. Proxies that speak it to us close behind a client that left, and
+            // nobody else closes only the sending side.
+            if self.socket.is_gone() || !self.phase.is_modern() {
                 return Poll::Ready(Ok(()));
             }
-            if self.looks.is_multiple_of(LOOKS_BETWEEN) && self.phase.is_modern() {
+            if self.looks.is_multiple_of(LOOKS_BETWEEN) {
                 match Pin::new(&mut self.socket).poll_write(cx, INTERIM) {
                     Poll::Ready(Ok(count)) if count == INTERIM.len() => {}
                     _ => return Poll::Ready(Ok(())),
