@@ -15,6 +15,8 @@ mod lent;
 mod nested;
 #[path = "proxy/pair.rs"]
 mod pair;
+#[path = "proxy/redirected.rs"]
+mod redirected;
 #[path = "proxy/rest.rs"]
 mod rest;
 #[path = "proxy/sessions.rs"]

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use mainstay_engine::rejection::{CallErrorParts, Rejection};
 use mainstay_engine::{
-    Blame, CallErrorKind, Category, EndpointId, Failure, Outcome, RejectionReason, Safety, Sent,
-    Stopped,
+    Blame, CallErrorKind, Category, EndpointId, Failure, Operation, Outcome, RejectionReason,
+    Safety, Sent, Stopped,
 };
 
+use super::DataProxy;
+use crate::database::Access;
 use crate::error::{Code, SqlError, Verdict};
 
 /// What a result of a member means to the engine.
@@ -30,39 +32,58 @@ pub(super) fn at(endpoint: &EndpointId, mut error: SqlError) -> SqlError {
     error
 }
 
-/// The error that the caller of a verb gets.
-pub(super) fn from_parts(parts: CallErrorParts<SqlError>, safety: Safety) -> SqlError {
-    let CallErrorParts {
-        kind,
-        attempts,
-        correlation_id,
-        ..
-    } = parts;
-    let mut error = match kind {
-        CallErrorKind::Rejected(rejection) => refused(rejection),
-        CallErrorKind::Failed {
-            error,
-            failure,
-            stopped,
-            rejection,
-        } => failed(error, failure, stopped, rejection, safety),
-        CallErrorKind::Neutral(error) => {
-            let sent = attempts.iter().filter_map(|attempt| attempt.sent);
-            neutral(error, sent.fold(Sent::No, Sent::and), safety)
+impl DataProxy {
+    /// The error that the caller of a verb gets. The only way from the engine's error to ours, so that no
+    /// redirect leaves the account of its call open: the declared access stands, nothing is run again as
+    /// something else.
+    ///
+    /// `safety`: of what was under way, by which the error is judged.
+    pub(super) fn failed(
+        &self,
+        parts: CallErrorParts<SqlError>,
+        operation: &Operation,
+        access: Access,
+        safety: Safety,
+    ) -> SqlError {
+        let CallErrorParts {
+            kind,
+            attempts,
+            correlation_id,
+            ..
+        } = parts;
+        let mut error = match kind {
+            CallErrorKind::Rejected(rejection) => refused(rejection),
+            CallErrorKind::Failed {
+                error,
+                failure,
+                stopped,
+                rejection,
+            } => failed(error, failure, stopped, rejection, safety),
+            CallErrorKind::Neutral(error) => {
+                let sent = attempts.iter().filter_map(|attempt| attempt.sent);
+                neutral(error, sent.fold(Sent::No, Sent::and), safety)
+            }
+            CallErrorKind::Redirected { error, carried } => match access {
+                Access::ReadWrite => self.not_primary(error, carried, operation),
+                Access::ReadOnly => {
+                    let failure = error.failure().clone();
+                    self.source().settle_carried(operation, carried, &failure);
+                    error
+                }
+            },
+        };
+        let detail = error.detail_mut();
+        // Counted by the endpoint's own pool, of which nobody outside of this source knows.
+        detail.failure.generation = None;
+        if detail.endpoint.is_none() {
+            detail.endpoint = attempts
+                .last()
+                .map(|attempt| Arc::from(attempt.endpoint.as_str()));
         }
-        CallErrorKind::Redirected { error, .. } => error,
-    };
-    let detail = error.detail_mut();
-    // Counted by the endpoint's own pool, of which nobody outside of this source knows.
-    detail.failure.generation = None;
-    if detail.endpoint.is_none() {
-        detail.endpoint = attempts
-            .last()
-            .map(|attempt| Arc::from(attempt.endpoint.as_str()));
+        detail.attempts = attempts;
+        detail.correlation_id = Some(correlation_id);
+        error
     }
-    detail.attempts = attempts;
-    detail.correlation_id = Some(correlation_id);
-    error
 }
 
 /// Cancelled, after attempts that together prove `earlier`.

@@ -1,11 +1,10 @@
 //! A connection of some endpoint, lent to a closure.
 
-use mainstay_engine::rejection::CallErrorParts;
-use mainstay_engine::{Attempt, CallErrorKind};
+use mainstay_engine::Attempt;
 
 use super::route::{operation, path, route};
 use super::{DataProxy, Member, errors};
-use crate::database::{Access, Meta, Scope};
+use crate::database::{Meta, Scope};
 use crate::error::SqlError;
 use crate::lent::{Borrower, Loan};
 
@@ -37,20 +36,7 @@ impl DataProxy {
         let ended = self.end_write(writing, ended.await).await;
         let done = match ended.map_err(mainstay_engine::CallError::into_parts) {
             Ok(done) => done,
-            // The declaration stands: nothing is run again as something else.
-            Err(CallErrorParts {
-                kind: CallErrorKind::Redirected { error, carried },
-                ..
-            }) => {
-                return Err(match loan.access() {
-                    Access::ReadWrite => self.not_primary(error, carried, &operation),
-                    Access::ReadOnly => {
-                        source.settle_carried(&operation, carried, error.failure());
-                        error
-                    }
-                });
-            }
-            Err(parts) => return Err(errors::from_parts(parts, loan.safety)),
+            Err(parts) => return Err(self.failed(parts, &operation, loan.access(), loan.safety)),
         };
         Ok(Meta {
             endpoint: Some(path(&done.endpoint, done.value.endpoint.as_deref())),

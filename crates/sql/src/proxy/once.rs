@@ -6,7 +6,7 @@ use mainstay_engine::{Attempt, Operation, Route};
 
 use super::{DataProxy, Member, errors};
 use crate::catalog::{Describe, Description};
-use crate::database::Scope;
+use crate::database::{Access, Scope};
 use crate::error::SqlError;
 
 impl DataProxy {
@@ -44,7 +44,10 @@ impl DataProxy {
             .await;
         match done {
             Ok(done) => Ok(done.value),
-            Err(error) => Err(errors::from_parts(error.into_parts(), operation.safety)),
+            Err(error) => {
+                let parts = error.into_parts();
+                Err(self.failed(parts, &operation, Access::ReadOnly, operation.safety))
+            }
         }
     }
 }

@@ -47,7 +47,10 @@ impl DataProxy {
         let parts = error.into_parts();
         match parts.kind {
             CallErrorKind::Redirected { .. } => self.run_as_write(request, scope, parts).await,
-            _ => Err(errors::from_parts(parts, request.safety)),
+            _ => {
+                let operation = self.operation(request, request.safety, &scope);
+                Err(self.failed(parts, &operation, request.access, request.safety))
+            }
         }
     }
 
@@ -59,21 +62,18 @@ impl DataProxy {
         scope: Scope,
         parts: CallErrorParts<SqlError>,
     ) -> Result<Answer, SqlError> {
-        let CallErrorKind::Redirected { error, carried } = parts.kind else {
-            return Err(SqlError::internal("a redirect without its account"));
-        };
-        if request.access == Access::ReadWrite {
-            let operation = self.operation(request, request.safety, &scope);
-            return Err(self.not_primary(error, carried, &operation));
-        }
         // What the caller declared to be a read stays one. And behind another proxy's endpoint only that
         // proxy knows the primary and what may be repeated.
-        if scope.attempt.is_some() || request.options.safety.is_some() {
+        let stays = request.access == Access::ReadWrite
+            || scope.attempt.is_some()
+            || request.options.safety.is_some();
+        if stays {
             let operation = self.operation(request, request.safety, &scope);
-            self.source()
-                .settle_carried(&operation, carried, error.failure());
-            return Err(error);
+            return Err(self.failed(parts, &operation, request.access, request.safety));
         }
+        let CallErrorKind::Redirected { carried, .. } = parts.kind else {
+            return Err(SqlError::internal("a redirect without its account"));
+        };
         self.learn(request);
         let mut write = request.clone();
         write.access = Access::ReadWrite;
@@ -83,16 +83,11 @@ impl DataProxy {
             .await;
         match done {
             Ok(done) => Ok(answer(done)),
-            Err(error) => match error.into_parts() {
-                CallErrorParts {
-                    kind: CallErrorKind::Redirected { error, carried },
-                    ..
-                } => {
-                    let operation = self.operation(&write, Safety::Write, &scope);
-                    Err(self.not_primary(error, carried, &operation))
-                }
-                parts => Err(errors::from_parts(parts, Safety::Write)),
-            },
+            Err(error) => {
+                let operation = self.operation(&write, Safety::Write, &scope);
+                let parts = error.into_parts();
+                Err(self.failed(parts, &operation, write.access, write.safety))
+            }
         }
     }
 

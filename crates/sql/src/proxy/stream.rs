@@ -47,7 +47,8 @@ impl DataProxy {
             Ok(leased) => Ok(self.hand_on(leased, writing).await),
             Err(error) => {
                 writing.failed(error.sent());
-                Err(errors::from_parts(error.into_parts(), request.safety))
+                let parts = error.into_parts();
+                Err(self.failed(parts, &operation, request.access, request.safety))
             }
         }
     }

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay_engine::rejection::CallErrorParts;
 use mainstay_engine::source::{Ended, Leased, Snapshot};
 use mainstay_engine::{
-    Attempt, CallErrorKind, Category, EndpointId, Failure, Name, Need, Operation, Role, Route,
-    Safety, Sent,
+    Attempt, Category, EndpointId, Failure, Name, Need, Operation, Role, Route, Safety, Sent,
 };
 use tokio::time::Instant;
 
@@ -68,13 +66,8 @@ impl DataProxy {
         let leased = match leased {
             Ok(leased) => leased,
             Err(error) => {
-                return Err(match error.into_parts() {
-                    CallErrorParts {
-                        kind: CallErrorKind::Redirected { error, carried },
-                        ..
-                    } if is_write => self.not_primary(error, carried, &operation),
-                    parts => errors::from_parts(parts, Safety::Read),
-                });
+                let parts = error.into_parts();
+                return Err(self.failed(parts, &operation, begin.access, Safety::Read));
             }
         };
         let (endpoint, epoch) = (leased.endpoint.clone(), leased.epoch);
