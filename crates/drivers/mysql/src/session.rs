@@ -4,6 +4,7 @@ mod answer;
 mod port;
 mod recovery;
 mod stray;
+mod undone;
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use mainstay_sql::{Access, Code, HandedOver, Row, SqlError, Value};
 use crate::cancel::MysqlCancel;
 use crate::errors::{self, Context, Phase};
 use crate::link::Link;
-use crate::settings::{MysqlSettings, quoted};
+use crate::settings::MysqlSettings;
 use crate::statement::{Prepared, Statements};
 use crate::value::{Shape, check, check_count, execution};
 use crate::verb::{Verb, admit};
@@ -39,6 +40,9 @@ pub(crate) struct Session {
     committed_early: bool,
     /// A statement of the open transaction has worked.
     has_done: bool,
+    /// The server has rolled something of the open transaction back and said that rows of tables without
+    /// transactions stay.
+    has_left: bool,
     /// A statement that was prepared and is not kept yet.
     preparing: Option<u32>,
     /// The longest command that the server takes.
@@ -80,6 +84,7 @@ impl Session {
             in_transaction: false,
             committed_early: false,
             has_done: false,
+            has_left: false,
             preparing: None,
             packet_max: 1 << 20,
         }
@@ -374,31 +379,6 @@ impl Session {
             verb,
             is_binary: true,
         })
-    }
-
-    /// Whether the tables that a text names are such that an error undoes everything; looked up once for
-    /// each text that fails.
-    async fn is_undone(&mut self, text: &str) -> bool {
-        if let Some(known) = self.statements.get(text).and_then(|it| it.is_undone) {
-            return known;
-        }
-        let Some(names) = crate::verb::names(text) else {
-            return false;
-        };
-        let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
-        let asked = format!(
-            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME IN ({}) \
-             AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') \
-             AND (TABLE_TYPE LIKE '%VIEW' OR ENGINE NOT IN \
-                  (SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES')) LIMIT 1",
-            names.join(", ")
-        );
-        let found = self.rows_of(&asked, Phase::Control).await;
-        let is_undone = matches!(&found, Ok(rows) if rows.is_empty());
-        if let (Ok(_), Some(prepared)) = (found, self.statements.get(text)) {
-            prepared.is_undone = Some(is_undone);
-        }
-        is_undone
     }
 }
 

@@ -5,7 +5,7 @@ use mainstay_sql::statement::lexer::{Lexeme, Lexer};
 use mainstay_sql::{Code, Dialect, SqlError};
 
 /// Names that are looked up when a statement has failed, so that its tables are known.
-const NAMES_MAX: usize = 64;
+pub(crate) const NAMES_MAX: usize = 64;
 
 /// What the words say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

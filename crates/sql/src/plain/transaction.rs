@@ -334,11 +334,16 @@ impl PlainTransaction {
         let ends_at = self.control_ends_at();
         let mut lease = self.begin_step()?;
         let ended = until(ends_at, None, || false, lease.rollback()).await;
-        if let Ended::InTime(Ok(())) = ended {
-            lease.set_active(false);
+        match ended {
+            Ended::InTime(Ok(())) => {
+                lease.set_active(false);
+                Ok(())
+            }
+            // It was rolled back, and the server says that something is there to stay.
+            Ended::InTime(Err(error)) if error.sent() == Sent::Maybe => Err(error),
+            // The clean-up rolls back, or closes the connection, which rolls back too.
+            _ => Ok(()),
         }
-        // Else the clean-up rolls back, or closes the connection, which rolls back too.
-        Ok(())
     }
 }
 

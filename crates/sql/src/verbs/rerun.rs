@@ -81,9 +81,11 @@ impl<D: Database + ?Sized> Rerun<'_, D> {
         match work.run(transaction.as_mut()).await {
             Ok(value) => Ok((value, transaction.commit().await?)),
             Err(error) => {
-                // Whatever comes of it: a transaction that is not committed is rolled back.
-                let _ = transaction.rollback().await;
-                Err(error)
+                // A transaction that is not committed is rolled back, but perhaps not all of it.
+                match transaction.rollback().await {
+                    Err(left) if left.sent() == Sent::Maybe => Err(with_what_is_left(error, left)),
+                    _ => Err(error),
+                }
             }
         }
     }
@@ -92,6 +94,14 @@ impl<D: Database + ?Sized> Rerun<'_, D> {
 /// The last error, which says what all runs together prove.
 fn together(earlier: Sent, mut error: SqlError) -> SqlError {
     error.detail_mut().failure.sent = error.sent().and(earlier);
+    error
+}
+
+/// The error of the work, whose rollback left something.
+fn with_what_is_left(mut error: SqlError, mut left: SqlError) -> SqlError {
+    let detail = error.detail_mut();
+    detail.failure.sent = detail.failure.sent.and(left.sent());
+    detail.hint = left.detail_mut().hint.take().or(detail.hint.take());
     error
 }
 

@@ -177,6 +177,10 @@ impl Session {
         if self.link.cancel_was_asked() && self.absorb_cancel().await.is_err() {
             return named;
         }
+        // Before anything else is asked, which would take the warnings away.
+        let may_leave = started.verb.counts || self.in_transaction;
+        let leaves =
+            may_leave && named.sent() == Sent::YesUnprocessed && self.warns_of_rows().await;
         if error.number == REFUSED_BY_OPTION && !matches!(probe::is_read_only(self).await, Ok(true))
         {
             // Another option refused it.
@@ -184,6 +188,11 @@ impl Session {
         }
         if !started.verb.is_atomic || started.verb.commits {
             named = self.look_after(named, started.verb).await;
+        }
+        if leaves {
+            self.has_left |= self.in_transaction;
+            self.committed_early |= self.in_transaction;
+            named.detail_mut().failure.sent = Sent::Maybe;
         }
         let is_proof =
             named.sent() == Sent::YesUnprocessed && named.detail().verdict != Verdict::ReadOnly;

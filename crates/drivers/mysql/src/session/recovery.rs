@@ -93,6 +93,7 @@ impl Session {
         self.in_transaction = false;
         self.committed_early = false;
         self.has_done = false;
+        self.has_left = false;
     }
 
     /// Temporary tables, variables, locks and prepared statements go; our own settings come back.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{Chance, Policy, Preset, Sent};
-use mainstay_sql::{Access, Begin, Code, Driver, Options, Plain, Value, Verbs};
+use mainstay_sql::{Access, Begin, Code, Database, Driver, Options, Plain, Value, Verbs};
+use mainstay_testkit::mariadb::MariadbOptions;
 
-use super::place::{Place, driver, rows, run, value};
+use super::place::{Place, driver, number, rows, run, value};
 
 async fn count(place: &Place, table: &str) -> String {
     let text = format!("SELECT COUNT(*) FROM test.{table}");
@@ -194,4 +195,152 @@ async fn a_server_that_commits_nothing_by_itself_commits_ours() {
     let error = refused.err().expect("writes would be lost");
     assert_eq!(error.sent(), Sent::No);
     assert!(error.to_string().contains("autocommit"), "{error}");
+}
+
+async fn with_tables_of_both_kinds() -> Place {
+    let place = Place::with(MariadbOptions::new().setting("innodb_lock_wait_timeout", 1)).await;
+    place
+        .server
+        .sql(
+            "CREATE TABLE test.hot (id int PRIMARY KEY, v int); \
+             INSERT INTO test.hot VALUES (1, 0), (2, 0); \
+             CREATE TABLE test.aria (a int) ENGINE = Aria; \
+             CREATE TABLE test.myisam (a int) ENGINE = MyISAM",
+        )
+        .await
+        .unwrap();
+    place
+}
+
+#[tokio::test]
+async fn rows_that_a_rollback_leaves_are_not_written_again() {
+    let place = with_tables_of_both_kinds().await;
+    let plain = pooled(&place);
+    let mut holder = place.writer().await;
+    holder.begin(&Begin::default()).await.unwrap();
+    rows(&mut holder, "UPDATE hot SET v = 1 WHERE id = 1").await;
+    for table in ["aria", "myisam"] {
+        let keeps = format!("INSERT INTO {table} VALUES (1)");
+        let keeps = keeps.as_str();
+        let ended: Result<(), _> = plain
+            .transaction(Begin::default(), 2, |transaction| {
+                let keeps = keeps.to_owned();
+                Box::pin(async move {
+                    transaction.run(&written(&keeps)).await?;
+                    let waits = written("UPDATE hot SET v = 2 WHERE id = 1");
+                    transaction.run(&waits).await.map(drop)
+                })
+            })
+            .await;
+        let error = ended.unwrap_err();
+        assert_eq!(
+            (number(&error), error.sent()),
+            (1205, Sent::Maybe),
+            "{error}"
+        );
+        assert_eq!(count(&place, table).await, "1", "{table}");
+        // Told also by the rollback itself, and by the COMMIT that becomes one.
+        for commits in [false, true] {
+            let begin = Begin::default();
+            let begun = plain.begin(&begin, mainstay_sql::Scope::default()).await;
+            let mut transaction = begun.unwrap();
+            transaction.run(&written(keeps)).await.unwrap();
+            let ended = match commits {
+                false => transaction.rollback().await,
+                true => {
+                    let waits = written("UPDATE hot SET v = 2 WHERE id = 1");
+                    transaction.run(&waits).await.unwrap_err();
+                    transaction.commit().await.map(drop)
+                }
+            };
+            let error = ended.unwrap_err();
+            assert_eq!(error.sent(), Sent::Maybe, "{table} {commits}: {error}");
+        }
+    }
+    holder.rollback().await.unwrap();
+}
+
+fn written(text: &str) -> mainstay_sql::Request {
+    mainstay_sql::Request {
+        name: "test".into(),
+        work: mainstay_sql::Work::Statement {
+            text: text.into(),
+            params: vec![],
+        },
+        safety: mainstay_engine::Safety::Write,
+        access: Access::ReadWrite,
+        options: Options::default(),
+        answer_max: mainstay_sql::AnswerMax::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_that_leaves_rows_says_so_and_so_does_the_rollback_behind_it() {
+    let place = with_tables_of_both_kinds().await;
+    let (mut one, mut two) = (place.writer().await, place.writer().await);
+    for table in ["aria", "myisam"] {
+        for session in [&mut one, &mut two] {
+            session.begin(&Begin::default()).await.unwrap();
+            rows(session, &format!("INSERT INTO {table} VALUES (1)")).await;
+        }
+        rows(&mut one, "UPDATE hot SET v = 1 WHERE id = 1").await;
+        rows(&mut two, "UPDATE hot SET v = 2 WHERE id = 2").await;
+        let (a, b) = tokio::join!(
+            run(&mut one, "UPDATE hot SET v = 3 WHERE id = 2", &[]),
+            run(&mut two, "UPDATE hot SET v = 4 WHERE id = 1", &[]),
+        );
+        let ((Ok(_), Err(error)) | (Err(error), Ok(_))) = (a, b) else {
+            panic!("one of the two is the victim");
+        };
+        assert_eq!(
+            (number(&error), error.sent()),
+            (1213, Sent::Maybe),
+            "{table}: {error}"
+        );
+        for session in [&mut one, &mut two] {
+            let error = session.rollback().await.unwrap_err();
+            assert_eq!(error.sent(), Sent::Maybe, "{table}: {error}");
+        }
+    }
+    one.begin(&Begin::default()).await.unwrap();
+    one.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_that_a_trigger_or_a_function_leaves_are_not_written_again() {
+    let place = with_tables_of_both_kinds().await;
+    let mut session = place.writer().await;
+    for text in [
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "CREATE TRIGGER keeps BEFORE INSERT ON t FOR EACH ROW INSERT INTO aria VALUES (1)",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+        "CREATE TRIGGER passes BEFORE INSERT ON other FOR EACH ROW INSERT INTO t VALUES (NEW.id + 10)",
+        "CREATE TABLE called (id int PRIMARY KEY)",
+        "CREATE FUNCTION keep(n int) RETURNS int BEGIN INSERT INTO aria VALUES (1); RETURN n; END",
+        "CREATE TABLE whole (id int PRIMARY KEY)",
+        "CREATE TABLE log (a int)",
+        "CREATE TRIGGER logs BEFORE INSERT ON whole FOR EACH ROW INSERT INTO log VALUES (1)",
+        "INSERT INTO t VALUES (1)",
+        "INSERT INTO other VALUES (1)",
+        "INSERT INTO called VALUES (1)",
+        "INSERT INTO whole VALUES (1)",
+    ] {
+        rows(&mut session, text).await;
+    }
+    for (text, expected) in [
+        ("INSERT INTO t VALUES (1)", Sent::Maybe),
+        ("INSERT INTO other VALUES (1)", Sent::Maybe),
+        ("INSERT INTO called VALUES (keep(1))", Sent::Maybe),
+        ("INSERT INTO whole VALUES (1)", Sent::YesUnprocessed),
+    ] {
+        rows(&mut session, "DELETE FROM aria").await;
+        let error = run(&mut session, text, &[]).await.unwrap_err();
+        assert_eq!(
+            (number(&error), error.sent()),
+            (1062, expected),
+            "{text}: {error}"
+        );
+        let left = count(&place, "aria").await != "0";
+        assert_eq!(left, expected == Sent::Maybe, "{text}");
+    }
 }
