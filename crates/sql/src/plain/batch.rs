@@ -202,6 +202,7 @@ impl Plain {
         let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
         let is_mysql = self.shared.dialect == Dialect::MySql;
         let proof = Proof {
+            only_reads: request.safety.is_read(),
             undoes_all: !is_mysql,
             is_undone,
             keeps: is_mysql && !leaves_nothing,
@@ -224,6 +225,8 @@ impl Plain {
 
 /// What is known about a transaction that failed.
 struct Proof {
+    /// Whatever became of it, nothing has taken effect.
+    only_reads: bool,
     /// Nothing commits by itself, and every table can be rolled back: what was not committed has gone.
     undoes_all: bool,
     /// The server has said that it rolled all of it back.
@@ -241,6 +244,9 @@ impl Proof {
     /// MySQL once it has said so, where neither DDL nor a procedure may have committed anything. Where they
     /// may, the driver's error knows whether they did.
     fn judge(&self, mut error: SqlError) -> SqlError {
+        if self.only_reads {
+            return error;
+        }
         let has_ended = error.detail().verdict == Verdict::TransactionEnded;
         let sent = match (self.was_committing, self.was_handed_over) {
             (true, _) => error.sent(),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mainstay_engine::Safety;
-use mainstay_sql::{Begin, Database, Options, Scope, Value, Verbs};
+use mainstay_sql::{Begin, Code, Database, Dialect, Options, Request, Scope, Value, Verbs, Work};
 use mainstay_testkit::cut::cut_at;
+use mainstay_testkit::scripted::reply::{OnCancel, connection_lost};
 use mainstay_testkit::scripted::{Point, Reply};
 
 use crate::{Bench, many, read, write};
@@ -177,5 +178,48 @@ async fn a_closure_on_a_lent_connection_leaves_nothing_behind_wherever_it_is_dro
                 .await
         })
         .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_only_reads_leaves_no_doubt() {
+    for dialect in [Dialect::Postgres, Dialect::MySql, Dialect::Sqlite] {
+        for (point, reply, code) in [
+            (
+                Point::Run,
+                Reply::hangs().on_cancel(OnCancel::Ignores),
+                Code::DeadlineExceeded,
+            ),
+            (Point::Run, Reply::hangs(), Code::DeadlineExceeded),
+            (Point::Begin, Reply::hangs(), Code::DeadlineExceeded),
+            (
+                Point::Run,
+                Reply::breaks(connection_lost()),
+                Code::AttemptsFailed,
+            ),
+            (
+                Point::Commit,
+                Reply::breaks(connection_lost()),
+                Code::AttemptsFailed,
+            ),
+            (Point::Commit, Reply::hangs(), Code::DeadlineExceeded),
+        ] {
+            let bench = Bench::of(dialect);
+            let script = Request {
+                work: Work::Script {
+                    statements: vec!["SELECT 1".into(), "SELECT 2".into()],
+                },
+                ..read("")
+            };
+            bench.driver.next(point, reply.clone());
+            let ended = bench.plain.collect(&script, Scope::default()).await;
+            let error = ended.unwrap_err();
+            assert_eq!(
+                error.code(),
+                code,
+                "{dialect:?} {point:?} {reply:?}: {error}"
+            );
+            bench.assert_clean().await;
+        }
     }
 }
