@@ -1,14 +1,13 @@
 //! From a request's options to an operation of the engine and its way.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mainstay_engine::policy::ReadFrom;
 use mainstay_engine::source::Filter;
 use mainstay_engine::{Attempt, EndpointId, Name, Need, Operation, Route, Safety};
 
 use super::sessions::Wanted;
-use super::{DataProxy, Member, WRITE_GRACE};
+use super::{DataProxy, Member, READ_GRACE, WRITE_GRACE};
 use crate::database::{Access, Options, Scope};
 
 /// The way of work of an access, for a session that wants something.
@@ -25,7 +24,7 @@ pub(super) fn route<'a>(
         tracks: true,
         grace: match access {
             Access::ReadWrite => WRITE_GRACE,
-            Access::ReadOnly => Duration::ZERO,
+            Access::ReadOnly => READ_GRACE,
         },
         reason: wanted.reason(),
         outer: scope.attempt.as_ref().and_then(Attempt::hold),
