@@ -2,7 +2,10 @@
 //! an overload into an outage.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -117,7 +120,7 @@ impl Budget {
     /// The number of the slice that `now` falls in.
     fn slice(&self, settings: &BudgetSettings, now: u64) -> u64 {
         let length = nanos(settings.window).max(nanos(WINDOW_MIN)) / SLICES as u64;
-        if self.length.load(Relaxed) != length {
+        if self.length.load(Acquire) != length {
             self.begin_anew(length);
         }
         let newest = self.newest.load(Relaxed);
@@ -129,14 +132,16 @@ impl Budget {
         slice
     }
 
-    /// Slices of another length have other numbers, so the counts begin anew.
+    /// Slices of another length have other numbers, so the counts begin anew. Whoever sees the new length
+    /// counts after that: a call counted before would be lost.
     fn begin_anew(&self, length: u64) {
         let mut attempts = self.attempts.lock();
-        if self.length.swap(length, Relaxed) != length {
+        if self.length.load(Relaxed) != length {
             *attempts = Attempts::new();
             for word in self.calls.iter().flatten() {
                 word.store(0, Relaxed);
             }
+            self.length.store(length, Release);
         }
     }
 }
