@@ -109,7 +109,10 @@ fn is_summary(message: &Value) -> bool {
 /// Notes on how the compiler came to its word.
 fn is_compilers(note: &Value) -> bool {
     let note = string(&note["message"]);
-    note.starts_with("this error originates in") || note.starts_with("required for ")
+    note.starts_with("this error originates in")
+        || note.starts_with("required for ")
+        || note.starts_with("the full name for the type has been written to")
+        || note.starts_with("consider using `--verbose`")
 }
 
 fn string(value: &Value) -> &str {
@@ -139,7 +142,9 @@ fn compile(case: &Path, library: &Path) -> String {
         .arg(format!("dependency={}", built().display()))
         .arg("--extern")
         .arg(of_library)
-        .arg(case)
+        // A closure is named by its file: without a folder, what is said is the same everywhere.
+        .current_dir(case.parent().unwrap())
+        .arg(case.file_name().unwrap())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
