@@ -243,7 +243,9 @@ fn policies_are_checked_as_a_whole_and_told_at_the_line_that_set_them() {
         ),
         (
             with("[sources.o.policy.retry]\nattempts_max = 0"),
-            vec!["8 error: sources.o.policy.retry.attempts_max: 0 attempts would call nothing"],
+            vec![
+                "8 error: sources.o.policy.retry.attempts_max: 0 is out of bounds; use from 1 to 1000",
+            ],
         ),
         // Two keys that do not fit each other: at the one that was written.
         (
@@ -369,6 +371,10 @@ fn keys_of_callers_are_hashes_with_a_role() {
         (
             format!("sha256 = \"{hash}\"\nrole = \"read\"\nsource = []"),
             "sources",
+        ),
+        (
+            format!("sha256 = \"{hash}\"\nrole = \"read\"\ncontexts = [\"docs\"]"),
+            "contexts is not available in this version",
         ),
         (
             format!(

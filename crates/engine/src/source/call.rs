@@ -146,21 +146,19 @@ impl<M: Member> Source<M> {
     /// # Cancel safety
     /// Dropping the future cancels the attempt in flight: it decides nothing in circuit and budget, and
     /// every permit comes back.
-    pub async fn call<T, E, F, Fut>(
+    pub fn call<T, E, F, Fut>(
         &self,
         operation: &Operation,
         classify: &impl Classify<T, E>,
         work: F,
-    ) -> Result<T, CallError<E>>
+    ) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: Fn(Attempt<M>) -> Fut + Send + Sync,
         Fut: Future<Output = Result<T, E>> + Send,
         T: Send,
         E: Send + fmt::Display,
     {
-        let route = Route::default();
-        let mut run = Run::open(&self.inner, operation, &route, None);
-        run.conduct(classify, &work).await.map(|(value, _)| value)
+        self.call_local(operation, classify, work)
     }
 
     /// The same for work that stays on its thread: neither the closure nor what it gives needs to be

@@ -158,10 +158,12 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             limit + TRIAL_LEASE_MARGIN + self.route.grace
         });
         // A trial of a whole call may take as long as the call.
-        let call_lease = self.ends_at.map_or_else(
-            || lease * policy.retry.attempts_max.max(1),
-            |end| end.saturating_duration_since(now) + TRIAL_LEASE_MARGIN + self.route.grace,
-        );
+        let call_lease = || {
+            self.ends_at.map_or_else(
+                || lease.saturating_mul(policy.retry.attempts_max),
+                |end| end.saturating_duration_since(now) + TRIAL_LEASE_MARGIN + self.route.grace,
+            )
+        };
         let admitted = self
             .whole_calls
             .admit(placed, call_lease, now)

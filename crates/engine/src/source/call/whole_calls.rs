@@ -43,7 +43,7 @@ impl WholeCalls {
     pub(super) fn admit<M>(
         &mut self,
         placed: &Placed<M>,
-        trial_lease: Duration,
+        trial_lease: impl FnOnce() -> Duration,
         now: Instant,
     ) -> Result<(), Held> {
         let Placed {
@@ -55,7 +55,7 @@ impl WholeCalls {
         let pass = endpoint
             .gate
             .circuit()
-            .admit_operation(&policy.circuit, trial_lease, now)?;
+            .admit_operation(&policy.circuit, trial_lease(), now)?;
         if let Some(transition) = pass.transition() {
             endpoint.publish(&transition);
         }
