@@ -55,8 +55,6 @@ struct Shared {
     limits: Arc<ArcSwap<Limits>>,
     schema: Schema,
     dialect: Dialect,
-    /// See [`Driver::has_one_store`].
-    has_one_store: bool,
     /// The connection of health checks; taken out while one is under way.
     prober: Mutex<Option<Box<dyn Connection>>>,
 }
@@ -65,7 +63,6 @@ impl Plain {
     /// An endpoint with no connections yet; the first call opens one. Clean-ups run in `tasks`.
     pub fn new(driver: Arc<dyn Driver>, policy: &Policy, tasks: Tasks, chance: Chance) -> Plain {
         let dialect = driver.dialect();
-        let has_one_store = driver.has_one_store();
         let limits = Arc::new(ArcSwap::from_pointee(Limits::of(policy)));
         let sessions = Sessions::new(driver, Arc::clone(&limits));
         let schema = Schema::with_chance(dialect, chance.clone());
@@ -75,7 +72,6 @@ impl Plain {
             limits,
             schema,
             dialect,
-            has_one_store,
             prober: Mutex::new(None),
         };
         Plain {
@@ -130,9 +126,10 @@ impl Plain {
 
     /// Where all endpoints work on one store, a statement that ran until its limit is slow by itself.
     fn judge_slowness(&self, mut error: SqlError) -> SqlError {
+        let driver = self.shared.pool.connector().driver();
         let failure = &mut error.detail_mut().failure;
         let ran = failure.category == Category::Timeout && failure.sent != Sent::No;
-        if ran && self.shared.has_one_store {
+        if ran && driver.has_one_store() {
             failure.blame = Blame::Caller;
         }
         error

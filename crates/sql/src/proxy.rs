@@ -39,8 +39,8 @@ pub type Member = Arc<dyn Database>;
 /// How long a timed-out write may go on to be cancelled at the server and to wait for the proof.
 pub const WRITE_GRACE: Duration = Duration::from_millis(400);
 
-/// The endpoint ends a read at its limit by itself and knows best what that means; it is dropped from outside
-/// only if it does not.
+/// The endpoint ends a read or a BEGIN at its limit by itself and knows best what that means; it is dropped
+/// from outside only if it does not.
 const READ_GRACE: Duration = Duration::from_millis(50);
 
 /// A source with SQL endpoints. Copies share everything.

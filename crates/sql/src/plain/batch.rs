@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Plain;
 use super::limit::{Ended, HandOver, timeout, unknown, until};
-use super::statement::refuse_control;
+use super::statement::{give_back, of_generation, refuse_control};
 use super::transaction::commit_again;
 use crate::connection::Connection;
 use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult, Work};
@@ -99,8 +99,6 @@ struct Done {
     result: Result<Answer, SqlError>,
     /// No transaction is open any more.
     is_over: bool,
-    /// The server has rolled all of it back.
-    is_undone: bool,
 }
 
 struct BatchRun<'a> {
@@ -124,7 +122,6 @@ impl BatchRun<'_> {
             return Done {
                 result: Err(error),
                 is_over: false,
-                is_undone: false,
             };
         }
         let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop).await;
@@ -135,14 +132,12 @@ impl BatchRun<'_> {
                 return Done {
                     result: Err(error),
                     is_over,
-                    is_undone: is_over,
                 };
             }
         };
         let committed = commit_again(connection, self.committing, self.ends_at).await;
         Done {
             is_over: committed.is_ok(),
-            is_undone: false,
             result: committed.map(|()| answer),
         }
     }
@@ -195,10 +190,13 @@ impl Plain {
         };
         let is_over = done.as_ref().is_some_and(|done| done.is_over);
         lease.set_active(!is_over);
-        if !is_quiet || (is_over && lease.is_closed()) {
+        if is_quiet {
+            give_back(&mut lease);
+        } else {
             lease.mark_broken();
         }
-        let is_undone = done.as_ref().is_some_and(|done| done.is_undone);
+        // What failed and left no transaction open was rolled back.
+        let is_undone = is_over && done.as_ref().is_some_and(|done| done.result.is_err());
         let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
         let is_mysql = self.shared.dialect == Dialect::MySql;
         let proof = Proof {
@@ -213,7 +211,7 @@ impl Plain {
         let mut answer = result.map_err(|error| match error.detail().verdict {
             // It was us who cancelled.
             Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
-            _ => proof.judge(error),
+            _ => of_generation(&mut lease, proof.judge(error)),
         })?;
         answer.meta.attempts = 1;
         answer.meta.cache = "off";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mainstay_engine::pool::{BoxFuture, Connector, Lease, Mode, PoolError};
-use mainstay_engine::{Category, Failure, Marks, Policy, Sent};
+use mainstay_engine::{Blame, Category, Failure, Marks, Policy, Sent};
 
 use crate::connection::{Connection, Driver};
 use crate::database::{Access, State};
@@ -157,6 +157,12 @@ pub(super) fn refused(error: PoolError) -> SqlError {
         PoolError::QueueFull { .. } => Code::QueueFull,
         PoolError::Draining | PoolError::Closed => Code::Draining,
         PoolError::Connect(failure) if failure.category == Category::Auth => Code::NotAllowed,
+        // The driver refused it by itself.
+        PoolError::Connect(failure)
+            if failure.category == Category::Saturation && failure.blame == Blame::Us =>
+        {
+            Code::PoolTimeout
+        }
         _ => Code::AttemptsFailed,
     };
     SqlError::new(code, error.into_failure())

@@ -69,20 +69,30 @@ pub(super) fn settle<T>(
     };
     // Still active: the pool cancels and cleans up behind it.
     lease.set_active(!is_known);
-    let is_lost = is_known && lease.is_closed();
-    if is_lost {
-        lease.mark_broken();
+    match result {
+        Ok(_) => {
+            give_back(lease);
+            result
+        }
+        Err(error) if is_known => Err(of_generation(lease, error)),
+        Err(error) => Err(error),
     }
-    result.map_err(|error| match is_lost {
-        true => of_generation(lease, error),
-        false => error,
-    })
 }
 
-/// One event at the server breaks all connections of a generation: to the circuit that is one failure,
-/// however many callers met it.
-pub(super) fn of_generation(lease: &Held, mut error: SqlError) -> SqlError {
-    error.detail_mut().failure.generation = Some(lease.generation());
+/// A session that went with its work is used by nobody else.
+pub(super) fn give_back(lease: &mut Held) {
+    if lease.is_closed() {
+        lease.mark_broken();
+    }
+}
+
+/// The same with an error that it gave. One event at the server breaks all connections of a generation: to
+/// the circuit that is one failure, however many callers met it.
+pub(super) fn of_generation(lease: &mut Held, mut error: SqlError) -> SqlError {
+    if lease.is_closed() {
+        lease.mark_broken();
+        error.detail_mut().failure.generation = Some(lease.generation());
+    }
     error
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Plain;
 use super::limit::{HandOver, Judge, until};
 use super::sessions::Held;
-use super::statement::{refuse_control, settle};
+use super::statement::{give_back, of_generation, refuse_control, settle};
 use crate::database::{BoxFuture, Meta, Request, Scope, Work};
 use crate::error::{Code, SqlError, Verdict};
 use crate::stream::{Batch, BatchMax, Batches, RowStream};
@@ -20,6 +20,7 @@ use crate::value::{Column, Value};
 const STREAM_IDLE: Duration = Duration::from_secs(30);
 
 struct PlainBatches {
+    plain: Plain,
     /// `None`: the stream has ended.
     lease: Option<Held>,
     /// The first batch, fetched while the stream was opened.
@@ -50,20 +51,10 @@ impl Batches for PlainBatches {
                     Ok(None)
                 }
                 // Still active: whatever the server has not said yet, the clean-up reads.
-                Ok(Err(error)) => {
-                    give_back(&mut lease);
-                    Err(error)
-                }
-                Err(_) => Err(stalled(self.idle)),
+                Ok(Err(error)) => Err(of_generation(&mut lease, error)),
+                Err(_) => Err(self.plain.judge_slowness(stalled(self.idle))),
             }
         })
-    }
-}
-
-/// A session that went with its statement is used by nobody else.
-fn give_back(lease: &mut Held) {
-    if lease.is_closed() {
-        lease.mark_broken();
     }
 }
 
@@ -148,6 +139,7 @@ impl Plain {
             ..Meta::default()
         };
         let batches = PlainBatches {
+            plain: self.clone(),
             lease,
             first,
             idle: request.options.stream_idle.unwrap_or(STREAM_IDLE),

@@ -11,7 +11,7 @@ use super::Plain;
 use super::batch::{Steps, run_steps};
 use super::limit::{Ended, HandOver, Judge, timeout, unknown, until};
 use super::sessions::{Held, Limits};
-use super::statement::{refuse_transaction_control, settle};
+use super::statement::{of_generation, refuse_transaction_control, settle};
 use crate::connection::Connection;
 use crate::database::{Answer, AnswerMax, BoxFuture, Request, Scope};
 use crate::dialect::Dialect;
@@ -75,7 +75,7 @@ impl Plain {
                 Sent::Maybe => Sent::YesUnprocessed,
                 sent => sent,
             };
-            error
+            self.judge_slowness(of_generation(&mut lease, error))
         })?;
         Ok(Box::new(PlainTransaction {
             lease: Some(lease),
@@ -233,7 +233,8 @@ impl PlainTransaction {
 
     /// An error of a statement, as the transaction's caller must read it: nothing has taken effect, for
     /// no COMMIT was sent.
-    fn inside(&self, mut error: SqlError) -> SqlError {
+    fn inside(&self, error: SqlError) -> SqlError {
+        let mut error = self.plain.judge_slowness(error);
         if self.standing == Standing::Ended {
             return error;
         }
@@ -320,7 +321,11 @@ impl PlainTransaction {
                 Ok(answer)
             }
             // The lease goes to the clean-up, which ends whatever is still open.
-            Err(error) => Err(judge_commit(error, committing.has_happened())),
+            Err(error) => {
+                let error = judge_commit(error, committing.has_happened());
+                let error = of_generation(&mut lease, error);
+                Err(self.plain.judge_slowness(error))
+            }
         }
     }
 

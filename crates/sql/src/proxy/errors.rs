@@ -25,6 +25,14 @@ pub(super) fn classify<T>(result: &Result<T, SqlError>) -> Outcome {
     }
 }
 
+/// The error that a caller outside of this source gets from something held on an endpoint.
+pub(super) fn outward(endpoint: &EndpointId, error: SqlError) -> SqlError {
+    let mut error = at(endpoint, error);
+    // Counted by the endpoint's own pool, of which nobody outside of this source knows.
+    error.detail_mut().failure.generation = None;
+    error
+}
+
 /// The error with the endpoint it happened on.
 pub(super) fn at(endpoint: &EndpointId, mut error: SqlError) -> SqlError {
     let detail = error.detail_mut();

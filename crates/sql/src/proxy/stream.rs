@@ -118,7 +118,7 @@ impl Batches for Held {
                 Err(error) => {
                     writing.failed(error.sent());
                     self.proxy.source().blame(&self.endpoint, error.failure());
-                    Err(errors::at(&self.endpoint, error))
+                    Err(errors::outward(&self.endpoint, error))
                 }
             }
         })

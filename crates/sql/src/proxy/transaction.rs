@@ -11,7 +11,7 @@ use mainstay_engine::{
 use tokio::time::Instant;
 
 use super::route::{operation, path};
-use super::{DataProxy, Member, WRITE_GRACE, errors};
+use super::{DataProxy, Member, READ_GRACE, WRITE_GRACE, errors};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
 use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction, commits_by_itself};
@@ -42,7 +42,7 @@ impl DataProxy {
             need,
             filter: (!is_write && wanted.filters()).then_some(&filter),
             tracks: true,
-            grace: Duration::ZERO,
+            grace: READ_GRACE,
             reason: wanted.reason(),
             outer: scope.attempt.as_ref().and_then(Attempt::hold),
             carried: None,
@@ -242,7 +242,7 @@ impl Pinned {
                     proxy.source().blame(&endpoint, error.failure());
                     error.detail_mut().code = Code::TransactionLost;
                 }
-                let mut error = errors::at(&endpoint, error);
+                let mut error = errors::outward(&endpoint, error);
                 error.detail_mut().correlation_id = Some(correlation_id);
                 Err(error)
             }
@@ -312,7 +312,7 @@ impl Pinned {
                 writing.failed(error.sent());
                 account.settle(&Ended::Failure(error.failure()));
                 proxy.source().blame(&self.endpoint, error.failure());
-                let mut error = errors::at(&self.endpoint, error);
+                let mut error = errors::outward(&self.endpoint, error);
                 error.detail_mut().correlation_id = Some(correlation_id);
                 Err(error)
             }
