@@ -18,17 +18,6 @@ use crate::settings::SqliteSettings;
 use crate::value;
 use crate::worker::{self, Ending, Job, Reply, Step, Task, Text};
 
-/// Counts the thread among those that were left, where nobody waits any more for the file to open.
-struct Opening<'s>(Option<&'s Stay>);
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        if let Some(stay) = self.0 {
-            stay.leave();
-        }
-    }
-}
-
 /// A connection: a handle on its worker.
 pub(crate) struct SqliteConnection {
     jobs: SyncSender<Job>,
@@ -49,23 +38,22 @@ impl SqliteConnection {
         let stay = Arc::new(Stay::new(left));
         let (opened, answer) = oneshot::channel();
         let ending = Ending::new(Arc::clone(&gate), Arc::clone(&stay));
-        let jobs = worker::start(settings, access, ending, opened)?;
+        // The first job is to open the file: dropped meanwhile, it is cancelled as any other.
+        let number = gate.submit();
+        let jobs = worker::start(settings, access, ending, number, opened)?;
+        let connection = SqliteConnection {
+            jobs,
+            gate,
+            stay,
+            is_left: false,
+        };
         let lost = |_| {
             let mut error = error::worker_lost();
             error.detail_mut().failure.sent = Sent::No;
             error
         };
-        let mut opening = Opening(Some(&stay));
-        let answer = answer.await;
-        opening.0 = None;
-        drop(opening);
-        answer.map_err(lost)??;
-        Ok(SqliteConnection {
-            jobs,
-            gate,
-            stay,
-            is_left: false,
-        })
+        answer.await.map_err(lost)??;
+        Ok(connection)
     }
 
     /// Hands a task over and waits for its answer.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How old a look at the folder may be where only reads depend on it. A look is a system call, which would
-/// be most of what a short read costs.
+/// How old a look at the folder may be where only reads depend on it. A look is a system call, and
+/// one for each read would be a good part of what a short one costs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What a path led to when the file was opened.

@@ -14,7 +14,7 @@ use rusqlite::InterruptHandle;
 
 use crate::identity::Identity;
 
-/// No job has this number: none runs, and nothing that SQLite does (opening the file) is cancelled.
+/// No job has this number: none runs, and nothing that SQLite does (closing the file) is cancelled.
 const NONE: u64 = u64::MAX;
 
 /// Which job is under way, and whether it was cancelled.

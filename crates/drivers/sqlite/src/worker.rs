@@ -60,10 +60,11 @@ pub(crate) fn start(
     settings: Arc<SqliteSettings>,
     access: Access,
     ending: Ending,
+    number: u64,
     opened: Reply<()>,
 ) -> Result<SyncSender<Job>, SqlError> {
     let (sender, jobs) = sync_channel(JOBS_MAX);
-    let work = move || serve(settings, access, ending, opened, &jobs);
+    let work = move || serve(settings, access, ending, number, opened, &jobs);
     let thread = std::thread::Builder::new().name("mainstay-sqlite".into());
     thread.spawn(work).map_err(|error| no_thread(&error))?;
     Ok(sender)
@@ -80,10 +81,16 @@ fn serve(
     settings: Arc<SqliteSettings>,
     access: Access,
     ending: Ending,
+    number: u64,
     opened: Reply<()>,
     jobs: &Receiver<Job>,
 ) {
-    let session = match Session::open(settings, access, Arc::clone(&ending.gate)) {
+    if !ending.gate.start(number) {
+        return;
+    }
+    let session = Session::open(settings, access, Arc::clone(&ending.gate));
+    ending.gate.finish(number);
+    let session = match session {
         Ok(session) => session,
         Err(fault) => {
             // A caller that left needs no answer.

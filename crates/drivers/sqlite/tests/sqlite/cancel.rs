@@ -255,7 +255,7 @@ async fn connections_wait_for_threads_that_were_left_inside_one_long_function() 
 }
 
 #[tokio::test]
-async fn threads_that_hang_while_they_open_the_file_are_counted_too() {
+async fn threads_whose_opening_is_abandoned_end_although_the_file_stays_locked() {
     let bench = Bench::new();
     let holder = rusqlite::Connection::open(bench.path()).unwrap();
     holder
@@ -264,17 +264,11 @@ async fn threads_that_hang_while_they_open_the_file_are_counted_too() {
     let settings = bench.settings().busy_timeout(Duration::from_secs(600));
     let driver = SqliteDriver::new(settings).unwrap();
     let soon = Duration::from_millis(100);
-    for _ in 0..4 {
+    // More than may be left: each waits for the lock, and is not refused for those before it.
+    for _ in 0..12 {
         let opening = driver.connect(Access::ReadWrite);
         assert!(tokio::time::timeout(soon, opening).await.is_err());
     }
-    let opening = driver.connect(Access::ReadWrite);
-    let refused = tokio::time::timeout(Duration::from_secs(20), opening).await;
-    let error = refused.unwrap().err().unwrap();
-    assert_eq!(error.code(), Code::PoolTimeout, "{error}");
     holder.execute_batch("COMMIT").unwrap();
-    mainstay_testkit::until("the threads end", async || {
-        driver.connect(Access::ReadWrite).await.is_ok()
-    })
-    .await;
+    driver.connect(Access::ReadWrite).await.unwrap();
 }
