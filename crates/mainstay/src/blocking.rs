@@ -23,9 +23,9 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Runtime`] does the waiting. It may be used anywhere: in a thread of its own, within a task of
-//! another runtime, of either kind, and within itself. It never panics there and waits for nothing that
-//! the thread it blocks would have to do, as long as what it calls was made by it
+//! A [`Runtime`] does the waiting. It may be used in a thread of its own, within a task of another runtime,
+//! of either kind, and, if made by [`Runtime::start`], within a task of its own. There it waits for nothing
+//! that the thread it blocks would have to do, as long as what it calls was made by it
 //! ([`Runtime::enter`], [`Database::start`]). What a blocked thread does to others is said at
 //! [`Runtime::wait`].
 

@@ -71,6 +71,9 @@ impl Runtime {
     /// A runtime without threads, whose clock goes on while somebody waits and which has no sockets: for
     /// the pauses between attempts of a function that is not asynchronous.
     ///
+    /// A task that is started in it must not wait on it: the thread that it would block is the one that drives
+    /// it, so that wait never ends.
+    ///
     /// # Errors
     /// If the system refuses.
     pub fn on_demand() -> io::Result<Runtime> {
@@ -78,7 +81,8 @@ impl Runtime {
         Ok(Runtime::from_tokio(tokio))
     }
 
-    /// Takes a runtime that was built elsewhere, such as one with a paused clock for tests.
+    /// Takes a runtime that was built elsewhere, such as one with a paused clock for tests. Its own tasks must
+    /// not wait on it: its threads are not known here as ours, as those of [`Runtime::start`] are.
     pub fn from_tokio(tokio: tokio::runtime::Runtime) -> Runtime {
         Runtime {
             tokio: Some(tokio),
@@ -96,8 +100,8 @@ impl Runtime {
     /// Waits for a future, which runs on this thread.
     ///
     /// It blocks the thread as any blocking call does. Within a task of another runtime nothing else on
-    /// that thread goes on meanwhile: other workers of a multi-thread runtime take its tasks over, on a
-    /// current-thread runtime all tasks stand still. So there it is for short work; use
+    /// that thread goes on meanwhile: other workers of a multi-thread runtime take its tasks over, but for
+    /// the one that it woke last; on a current-thread runtime all tasks stand still. So there it is for short work; use
     /// `spawn_blocking`, or the asynchronous form, for the rest. A future that needs a task of the
     /// blocked runtime to go on waits for it until its own deadline, or for ever where it has none.
     ///
@@ -106,8 +110,9 @@ impl Runtime {
     /// `runtime.wait(async { sleep(pause).await })`.
     ///
     /// # Panics
-    /// Where the future does; and on a runtime without threads, within another runtime, if the system
-    /// gives no thread.
+    /// Where the future does; on a runtime without threads, within another runtime, if the system gives no
+    /// thread; and on a blocking thread of a [`Runtime::start`] that runs a current-thread runtime or a
+    /// `LocalSet` of its own.
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
         // Without a budget: the one of a task that we may stand in is not renewed while we block it.
         let mut future = pin!(tokio::task::unconstrained(future));

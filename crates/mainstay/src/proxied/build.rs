@@ -1,7 +1,7 @@
 //! Making a proxy: which methods, under which policy.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_engine::{
@@ -111,17 +111,12 @@ impl Setup {
             source = source.chance(chance);
         }
         for observer in self.observers {
-            source = source.observer(Shares(observer));
+            source = source.observer(move |event: &mainstay_engine::Event| observer.observe(event));
         }
-        let runtime = OnceLock::new();
-        match self.runtime {
-            Some(given) => drop(runtime.set(given)),
-            None if blocks => {
-                let own = Runtime::on_demand().map_err(BuildError::Runtime)?;
-                drop(runtime.set(Arc::new(own)));
-            }
-            None => {}
-        }
+        let runtime = match self.runtime {
+            None if blocks => Some(Arc::new(Runtime::on_demand().map_err(BuildError::Runtime)?)),
+            given => given,
+        };
         Ok(Conduct::new(Shared {
             source: source.build().map_err(BuildError::Source)?,
             methods,
@@ -186,15 +181,6 @@ fn resolve(names: &[String], methods: &[Method]) -> Result<Vec<Method>, BuildErr
         }
     }
     Ok(found)
-}
-
-/// An observer that others hold as well.
-struct Shares(Arc<dyn Observer>);
-
-impl Observer for Shares {
-    fn observe(&self, event: &mainstay_engine::Event) {
-        self.0.observe(event);
-    }
 }
 
 /// The settings that all builders have.

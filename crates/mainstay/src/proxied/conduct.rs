@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::future::{Future, ready};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use mainstay_engine::{
     Blame, CallError, CallErrorKind, Category, Failure, Operation, Outcome, Sent, Source,
@@ -37,7 +37,7 @@ pub(super) struct Shared<R> {
     pub(super) methods: Box<[Entry]>,
     pub(super) rules: R,
     /// Where methods wait that are not asynchronous.
-    pub(super) runtime: OnceLock<Arc<Runtime>>,
+    pub(super) runtime: Option<Arc<Runtime>>,
 }
 
 pub(super) struct Entry {
@@ -161,22 +161,12 @@ impl<R> Conduct<R> {
         F: Fn(A) -> Result<T, E>,
         E: Display,
     {
-        let (Some(operations), Some(runtime)) =
-            (self.operations(method), self.shared.runtime.get())
-        else {
-            return work(given);
-        };
-        let (operation, given) = self.prepare(operations, given);
-        let classify = |result: &Result<T, E>| self.classify(result);
-        let called = self
-            .shared
-            .source
-            .call_local(operation, &classify, |_attempt| {
-                ready(work(given.give(&again)))
-            });
-        match runtime.wait(called) {
-            Ok(value) => Ok(value),
-            Err(error) => self.conclude(method, error, fallback),
+        match &self.shared.runtime {
+            Some(runtime) if !self.passes(method) => {
+                let work = |given| ready(work(given));
+                runtime.wait(self.call(method, fallback, given, again, work))
+            }
+            _ => work(given),
         }
     }
 
