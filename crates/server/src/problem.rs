@@ -67,7 +67,7 @@ const CODES: &[Row] = &[
 ];
 
 /// What to do about an answer that does not fit a plain one.
-pub(crate) const TOO_LARGE_HINT: &str = "ask for it as lines (Accept: application/x-ndjson on query and find), which have no such limit, \
+pub(crate) const TOO_LARGE_HINT: &str = "ask for it as lines (Accept: application/x-ndjson on query and find, of reads outside transactions), which have no such limit, \
      for fewer rows or a page of them, or raise server.answer_max";
 
 /// Code, status, title.

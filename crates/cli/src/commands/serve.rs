@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// A configuration file; may be given several times, later ones win
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// Where to listen, on loopback; port 0 takes any free one
+    /// Where to listen: loopback, or with keys any address; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The folder for the program's files

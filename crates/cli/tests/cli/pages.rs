@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::program::Place;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "init",
     "serve",
     "check",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 9] = [
     "status",
     "demo",
     "key",
+    "key new",
     "completions",
 ];
 
@@ -52,7 +53,8 @@ fn the_page_of_the_program_is_true() {
     let place = Place::new();
     let mut text = CLI_HEAD.to_owned();
     for command in COMMANDS {
-        let help = place.run(&[command, "--help"]).out;
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = place.run(&words).out;
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
         text.push_str(&format!(
             "\n## `mainstay {command}`\n\n```text\n{}\n```\n",

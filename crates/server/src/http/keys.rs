@@ -13,6 +13,7 @@ use ring::digest;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
+use super::caller::refuse_foreign_pages;
 use crate::problem::Problem;
 
 /// What a route asks of its caller.
@@ -218,12 +219,13 @@ pub(super) fn admit(
     headers: &HeaderMap,
     demand: Demand,
 ) -> Result<Holder, Problem> {
+    if keys.is_empty() {
+        refuse_foreign_pages(headers)?;
+        return Ok(Holder::anybody());
+    }
     let Role(role) = demand else {
         return Ok(Holder::anybody());
     };
-    if keys.is_empty() {
-        return Ok(Holder::anybody());
-    }
     let (id, key) = find(keys, shown(headers)?)?;
     rates.take(id, key)?;
     let all = key.sources.iter().any(|name| name == "*");
@@ -335,7 +337,6 @@ mod tests {
             sha256,
             role: KeyRole::Write,
             sources: vec!["s".to_owned()],
-            contexts: Vec::new(),
             rate: None,
         };
         let keys = BTreeMap::from([("ci".to_owned(), settings)]);

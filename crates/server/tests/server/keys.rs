@@ -7,6 +7,9 @@ use mainstay_config::{Input, LoadOptions};
 use mainstay_server::{StartError, new_key};
 use serde_json::{Value, json};
 
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+
 use super::client::Reply;
 use super::rig::{Rig, head, source};
 
@@ -262,6 +265,15 @@ async fn a_reader_changes_nothing_whatever_it_declares() {
             reply.bad(403, "not_allowed");
         }
     }
+    // What looks unknown only in its functions is no read for that.
+    for sql in [
+        "DELETE FROM t WHERE id = nobody_knows(1)",
+        "INSERT INTO t (name) VALUES (nobody_knows(1))",
+    ] {
+        let body = json!({"sql": sql});
+        let reply = send(&rig, &read.key, "POST", "/v1/sources/s/query", &body).await;
+        reply.bad(403, "not_allowed");
+    }
     let path = "/v1/sources/s/transactions";
     send(&rig, &read.key, "POST", path, &json!({}))
         .await
@@ -368,4 +380,22 @@ async fn other_machines_are_listened_to_with_keys_only() {
     let keyed = open.replace("[sources.s]", &format!("{}[sources.s]", boss.table));
     let rig = Rig::from(folder, keyed).await.unwrap();
     rig.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn probes_need_no_key_from_anywhere_and_learn_no_names() {
+    let rig = start(&[&key("boss", "role = \"admin\"")]).await;
+    for path in ["/healthz", "/readyz"] {
+        let request = Request::get(path)
+            .header("host", "mainstay.example:7717")
+            .body(Full::from(String::new()))
+            .unwrap();
+        let response = rig.client.open(request).await;
+        assert_eq!(response.status(), 200, "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let told: Value = serde_json::from_slice(&body).unwrap();
+        assert!(told["status"].is_string(), "{told}");
+        assert_eq!(told.get("sources"), None, "{told}");
+    }
+    rig.end().await;
 }

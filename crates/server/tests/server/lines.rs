@@ -311,3 +311,32 @@ async fn a_stream_that_the_end_of_the_program_cuts_has_no_last_line() {
         "{told:?}"
     );
 }
+
+#[tokio::test]
+async fn a_write_runs_to_its_end_whatever_its_reader_does_and_whatever_was_declared() {
+    let line = Line::start("").await;
+    line.server.sql("CREATE TABLE kept (n int)").await.unwrap();
+    let insert = "INSERT INTO kept SELECT generate_series(1, 200000) RETURNING n";
+    for (number, declared) in ["write", "idempotent_write"].into_iter().enumerate() {
+        let body = json!({"sql": insert, "options": {"safety": declared}}).to_string();
+        let request = Request::post("/v1/sources/s/query")
+            .header("host", "localhost")
+            .header("accept", "application/x-ndjson")
+            .body(Full::from(body))
+            .unwrap();
+        let response = line.rig.client.open(request).await;
+        assert_eq!(response.status(), 200, "{declared}");
+        drop(response);
+        let rows = (number + 1) * 200_000;
+        eventually("all rows are there", async || {
+            let count = line
+                .server
+                .value("SELECT count(*) FROM kept")
+                .await
+                .unwrap();
+            count == rows.to_string()
+        })
+        .await;
+    }
+    line.end().await;
+}

@@ -42,6 +42,15 @@ async fn slow_statements_are_tried_once_and_open_no_circuit_of_the_file_that_all
         let is_unknown = (code, sent) == (Some("outcome_unknown"), Some("maybe"));
         assert!(is_proven || is_unknown, "{problem}");
     }
+    for _ in 0..6 {
+        let begun = client.verb("transactions", json!({})).await.good();
+        let path = format!(
+            "transactions/{}/query",
+            begun["transaction"].as_str().unwrap()
+        );
+        let slow = client.verb(&path, json!({"sql": ENDLESS})).await.json();
+        assert_eq!(slow["blame"], "caller", "{slow}");
+    }
     for member in members(&rig).await {
         assert_eq!(member["circuit"], "closed", "{member}");
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mainstay_engine::Safety;
 use mainstay_engine::policy::ReadFrom;
 use mainstay_sql::{
-    AnswerMax, CacheUse, Code, Database, Filter, Operator, Options, Order, SqlError, Value, value,
+    AnswerMax, CacheUse, Code, Database, Filter, Kind, Operator, Options, Order, SqlError, Value,
+    value,
 };
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -163,14 +164,15 @@ impl StatementBody {
     }
 }
 
-/// Refuses a statement that changes something to those that only read. One whose functions are not known
-/// is left to its session, which is read-only.
+/// Refuses a statement that changes something to those that only read. A SELECT whose functions are not
+/// known is left to its session, which is read-only.
 pub(super) fn refuse_write(place: &Place, caller: &Caller, sql: &str) -> Result<(), Problem> {
     if !caller.holder.only_reads() {
         return Ok(());
     }
     let class = place.served.proxy().schema().classify(sql);
-    match class.safety.is_read() || !class.unknown_functions.is_empty() {
+    let may_read = class.kind == Kind::Select && !class.unknown_functions.is_empty();
+    match class.safety.is_read() || may_read {
         true => Ok(()),
         false => Err(caller.holder.refuse_write()),
     }

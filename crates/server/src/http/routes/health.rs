@@ -41,7 +41,12 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
         (false, true) => "ending",
         (false, false) => "no source has a usable endpoint",
     };
-    (status, Json(json!({"status": word, "sources": named}))).into_response()
+    let mut told = json!({"status": word});
+    // Where callers have keys, those without one learn no names.
+    if app.settings().keys.is_empty() {
+        told["sources"] = named.into();
+    }
+    (status, Json(told)).into_response()
 }
 
 /// The stable lower-case name.
