@@ -4,26 +4,18 @@ use crate::problem::{Findings, Wrong};
 use crate::scalar::{self, within};
 use crate::source::table;
 use crate::tree::{Entry, Node, Table, join};
+use crate::words::words;
 
-/// What the holder of a key may do; each role includes the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KeyRole {
-    /// Look and read.
-    Read,
-    /// Change what the databases hold, too.
-    Write,
-    /// Change how Mainstay works, too.
-    Admin,
-}
-
-impl KeyRole {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            KeyRole::Read => "read",
-            KeyRole::Write => "write",
-            KeyRole::Admin => "admin",
-        }
+words! {
+    /// What the holder of a key may do; each role includes the ones before it.
+    #[derive(PartialOrd, Ord)]
+    KeyRole {
+        /// Look and read.
+        Read = "read",
+        /// Change what the databases hold, too.
+        Write = "write",
+        /// Change how Mainstay works, too.
+        Admin = "admin",
     }
 }
 
@@ -36,8 +28,6 @@ pub struct KeySettings {
     pub role: KeyRole,
     /// Which sources it is for; `*`: all. Default all.
     pub sources: Vec<String>,
-    /// Which contexts of the search face it is for. Default none.
-    pub contexts: Vec<String>,
     /// Requests per second. Default: any number.
     pub rate: Option<u32>,
 }
@@ -56,11 +46,10 @@ pub(crate) const KEY_KEYS: &[(&str, &str, &str)] = &[
         "the sources it is for; default `[\"*\"]`, all",
     ),
     (
-        "contexts",
-        "[\"docs\"]",
-        "the contexts of the search face it is for; default none",
+        "rate",
+        "100",
+        "requests per second, from 1 to 1000000; default any number",
     ),
-    ("rate", "100", "requests per second; default any number"),
 ];
 
 /// Reads `[server.keys]`.
@@ -102,7 +91,6 @@ fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Opti
         sha256: [0; 32],
         role: KeyRole::Read,
         sources: vec!["*".to_owned()],
-        contexts: Vec::new(),
         rate: None,
     };
     for (name, entry) in own.iter() {
@@ -114,10 +102,7 @@ fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Opti
                 let names = findings.take(&entry.mark, &path, scalar::list(node));
                 key.sources = names.unwrap_or_default();
             }
-            "contexts" => {
-                let names = findings.take(&entry.mark, &path, scalar::list(node));
-                key.contexts = names.unwrap_or_default();
-            }
+            "contexts" => findings.error(&entry.mark, path, Wrong::unavailable(name)),
             "rate" => key.rate = findings.take(&entry.mark, &path, rate(node)),
             _ => {
                 let known = KEY_KEYS.iter().map(|key| key.0);
@@ -156,12 +141,9 @@ fn hash(node: &Node) -> Result<[u8; 32], Wrong> {
 }
 
 fn role(path: &str, node: &Node) -> Result<KeyRole, Wrong> {
-    let word = scalar::choice(path, &["read", "write", "admin"], node)?;
-    Ok(match word.as_str() {
-        "admin" => KeyRole::Admin,
-        "write" => KeyRole::Write,
-        _ => KeyRole::Read,
-    })
+    let words: Vec<&str> = KeyRole::ALL.iter().map(|role| role.as_str()).collect();
+    let word = scalar::choice(path, &words, node)?;
+    KeyRole::parse(&word).ok_or_else(|| Wrong::new("is no role").hint("read, write or admin"))
 }
 
 fn rate(node: &Node) -> Result<u32, Wrong> {

@@ -98,6 +98,7 @@ fn later(text: &mut String) {
     for (place, names) in [
         ("tables", all(crate::configuration::TABLES_LATER)),
         ("`[server]`", all(crate::server::LATER)),
+        ("`[server.keys.NAME]`", all(&["contexts"])),
         ("a source", all(crate::source::LATER)),
         ("`[policy]`", all(crate::policy::LATER)),
         ("values", words.join(", ")),
