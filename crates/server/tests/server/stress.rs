@@ -43,7 +43,13 @@ async fn slow_statements_are_tried_once_and_open_no_circuit_of_the_file_that_all
         assert!(is_proven || is_unknown, "{problem}");
     }
     for _ in 0..6 {
-        let begun = client.verb("transactions", json!({})).await.good();
+        let begun = client.verb("transactions", json!({})).await;
+        if begun.status == 504 {
+            // Without a processor to run on, what was before it still holds the file's one lock.
+            assert_eq!(begun.json()["blame"], "caller", "{begun:?}");
+            continue;
+        }
+        let begun = begun.good();
         let path = format!(
             "transactions/{}/query",
             begun["transaction"].as_str().unwrap()
