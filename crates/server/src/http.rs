@@ -11,6 +11,7 @@ mod lines;
 mod paced;
 mod phase;
 mod routes;
+mod trace;
 mod unique;
 
 use std::net::SocketAddr;

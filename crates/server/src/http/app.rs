@@ -171,7 +171,7 @@ impl App {
     /// The way of every request: who calls, the route's work, and one place where problems are written
     /// down. A panic ends this request alone.
     pub(super) async fn answer(&self, mut router: Router, mut request: Request<Body>) -> Response {
-        let id = Caller::id(request.headers(), &self.chance);
+        let (id, trace) = Caller::id(request.headers(), &self.chance);
         let settings = self.settings();
         let demand = keys::demand(request.method(), request.uri().path());
         let admitted = keys::admit(&settings.keys, &self.rates, request.headers(), demand);
@@ -193,7 +193,9 @@ impl App {
                 }
             }
         };
-        self.finish(response, id)
+        let mut response = self.finish(response, id);
+        trace.write(response.headers_mut());
+        response
     }
 
     /// The whole answer of a problem that is found before there is a request.

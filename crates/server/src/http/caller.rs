@@ -1,5 +1,6 @@
 //! What the headers of a request say about its caller.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use mainstay_sql::Options;
 
 use super::app::App;
 use super::keys::Holder;
+use super::trace::Trace;
 use crate::problem::Problem;
 
 /// Longer session and idempotency keys are refused: each is kept.
@@ -30,11 +32,14 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The id that answers and log lines carry: that of `X-Correlation-Id`, else the trace id of
-    /// `traceparent`, else a new one.
-    pub(super) fn id(headers: &HeaderMap, chance: &Chance) -> CorrelationId {
+    /// `traceparent`, else a new one. With the trace that the request belongs to or begins.
+    pub(super) fn id(headers: &HeaderMap, chance: &Chance) -> (CorrelationId, Trace) {
         let own = text(headers, "x-correlation-id").and_then(CorrelationId::parse);
-        own.or_else(|| trace_id(headers))
-            .unwrap_or_else(|| CorrelationId::draw(chance))
+        let trace = Trace::read(headers, chance);
+        let of_trace = trace.as_ref().map(Trace::id);
+        let id = own.or(of_trace);
+        let id = id.unwrap_or_else(|| CorrelationId::draw(chance));
+        (id, trace.unwrap_or_else(|| Trace::begin(id, chance)))
     }
 
     /// Reads the headers.
@@ -79,14 +84,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The trace id of a W3C `traceparent`; one that is malformed is passed over, as its specification says.
-fn trace_id(headers: &HeaderMap) -> Option<CorrelationId> {
-    let mut fields = text(headers, "traceparent")?.split('-');
-    let (version, trace) = (fields.next()?, fields.next()?);
-    let id = CorrelationId::parse(trace).filter(|id| id.0 != 0)?;
-    (version.len() == 2 && version != "ff").then_some(id)
-}
-
 fn key(headers: &HeaderMap, name: &'static str) -> Result<Option<Arc<str>>, Problem> {
     let Some(value) = headers.get(name) else {
         return Ok(None);
@@ -100,16 +97,20 @@ fn key(headers: &HeaderMap, name: &'static str) -> Result<Option<Arc<str>>, Prob
     }
 }
 
-/// A session or idempotency key, from wherever it came: not empty, and not longer than is kept.
+/// A session or idempotency key, from wherever it came: not empty, not longer than is kept, and fit to be
+/// shown in a line.
 pub(crate) fn checked_key(place: &str, text: &str) -> Result<Arc<str>, Problem> {
     let wrong = match text.len() {
         0 => "is empty".to_owned(),
-        1..=KEY_BYTES_MAX => return Ok(Arc::from(text)),
+        1..=KEY_BYTES_MAX => match text.chars().position(char::is_control) {
+            None => return Ok(Arc::from(text)),
+            Some(at) => format!("has a control character at {at}"),
+        },
         bytes => format!("has {bytes} bytes"),
     };
     Err(Problem::bad_request(
         format!("{place} {wrong}"),
-        format!("send 1 to {KEY_BYTES_MAX} bytes, or leave it out"),
+        format!("send 1 to {KEY_BYTES_MAX} bytes of visible text, or leave it out"),
     ))
 }
 
@@ -146,20 +147,27 @@ pub(super) fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
             "call it as localhost, 127.0.0.1 or [::1], and not from a page of another origin",
         )
     };
-    let host = text(headers, header::HOST.as_str()).unwrap_or_default();
-    if !host.is_empty() && !is_loopback(host) {
+    let host = shown(headers, header::HOST).unwrap_or_default();
+    if !host.is_empty() && !is_loopback(&host) {
         return Err(refused(format!(
             "the host {host:?} is not a name of this machine"
         )));
     }
-    let Some(origin) = text(headers, header::ORIGIN.as_str()) else {
+    let Some(origin) = shown(headers, header::ORIGIN) else {
         return Ok(());
     };
-    let (_, of_origin) = origin.split_once("://").unwrap_or(("", origin));
+    let (_, of_origin) = origin.split_once("://").unwrap_or(("", &origin));
     if is_loopback(of_origin) {
         return Ok(());
     }
     Err(refused(format!("the origin {origin:?} is another one")))
+}
+
+/// A header with whatever stands in it: what is not text is no name of this machine either.
+fn shown(headers: &HeaderMap, name: header::HeaderName) -> Option<Cow<'_, str>> {
+    headers
+        .get(name)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
 }
 
 fn is_loopback(authority: &str) -> bool {
@@ -204,7 +212,8 @@ mod tests {
     #[test]
     fn the_callers_id_wins_over_its_trace_and_nonsense_is_passed_over() {
         let chance = Chance::seeded(1);
-        let id = |pairs: &[(&'static str, &str)]| Caller::id(&headers(pairs), &chance).to_string();
+        let read = |pairs: &[(&'static str, &str)]| Caller::id(&headers(pairs), &chance);
+        let id = |pairs: &[(&'static str, &str)]| read(pairs).0.to_string();
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let own = "0123456789abcdef0123456789abcdef";
         assert_eq!(
@@ -218,8 +227,12 @@ mod tests {
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-0-0",
             "00-0-0-0",
         ] {
-            assert_ne!(id(&[("traceparent", broken)]), trace[3..35]);
+            let (id, begun) = read(&[("traceparent", broken)]);
+            assert_ne!(id.to_string(), trace[3..35]);
+            assert_eq!(begun.id(), id, "{broken}");
         }
+        let (_, goes_on) = read(&[("x-correlation-id", own), ("traceparent", trace)]);
+        assert_eq!(goes_on.id().to_string(), trace[3..35]);
     }
 
     #[test]
@@ -233,6 +246,7 @@ mod tests {
             ("x-correlation-id", "xyz"),
             ("x-session", ""),
             ("x-session", long.as_str()),
+            ("x-session", "a\tb"),
             ("idempotency-key", "\u{e9}"),
         ];
         for (name, value) in table {
@@ -257,6 +271,8 @@ mod tests {
             ("origin", "http://localhost:3000", true),
             ("origin", "https://page.example", false),
             ("origin", "null", false),
+            ("host", "r\u{e9}bound", false),
+            ("origin", "http://r\u{e9}bound", false),
         ];
         for (name, value, admitted) in table {
             let checked = refuse_foreign_pages(&headers(&[(name, value)]));

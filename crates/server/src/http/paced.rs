@@ -139,7 +139,8 @@ fn of_library(bytes: &[u8]) -> Option<Problem> {
         ),
         _ => Problem::bad_request(
             "this is no HTTP/1.1 request: its first line or a header is malformed",
-            "send METHOD PATH HTTP/1.1, headers as Name: value, and an empty line; TLS and HTTP/2 are not spoken here",
+            "send METHOD PATH HTTP/1.1, headers as Name: value without control characters, and an empty line; \
+             HTTP/2 is not spoken here, and TLS only with [server.tls]",
         ),
     })
 }

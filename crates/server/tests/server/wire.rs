@@ -96,6 +96,81 @@ async fn heads_that_are_none_are_answered_by_a_problem_document() {
 }
 
 #[tokio::test]
+async fn control_characters_in_headers_are_refused_wherever_they_stand() {
+    let rig = Rig::start().await;
+    let lines: [&[u8]; 9] = [
+        b"x-session: a\x01b",
+        b"x-session: a\x00b",
+        b"x-session: a\x7fb",
+        b"x-session: a\rb",
+        b"x-session: a\tb",
+        b"idempotency-key: \x1b[31m",
+        b"x-correlation-id: \x08",
+        b"authorization: Bearer \x00",
+        b"x-ses\x01sion: a",
+    ];
+    for line in lines {
+        let body = br#"{"sql": "SELECT 1"}"#;
+        let mut request = b"POST /v1/sources/s/query HTTP/1.1\r\nhost: localhost\r\n".to_vec();
+        request.extend_from_slice(line);
+        request.extend_from_slice(b"\r\nconnection: close\r\ncontent-length: 19\r\n\r\n");
+        request.extend_from_slice(body);
+        let told = exchange(&rig, &request, false).await;
+        let (status, problem) = last(&told);
+        let shown = String::from_utf8_lossy(line);
+        assert_eq!(
+            (status, &problem["code"]),
+            (400, &json!("bad_request")),
+            "{shown:?}: {told}"
+        );
+        let said = format!("{} {}", problem["detail"], problem["hint"]);
+        assert!(said.contains("control character"), "{shown:?}: {said}");
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_in_answers_problems_and_the_audit_trail_and_a_broken_one_begins_anew() {
+    let rig = Rig::start().await;
+    const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let good = format!("00-{ID}-00f067aa0ba902b7-01");
+    let path = "/v1/sources/s/query";
+    let headers = [("traceparent", good.as_str()), ("tracestate", "a=1")];
+    let body = json!({"sql": "SELECT 1"}).to_string();
+    let reply = rig.client.send("POST", path, &headers, body).await;
+    let parent = reply.headers["traceparent"].to_str().unwrap().to_owned();
+    assert!(
+        parent.starts_with(&good[..36]) && parent.ends_with("-01"),
+        "{parent}"
+    );
+    assert_ne!(parent, good, "a span of its own");
+    assert_eq!(reply.headers["tracestate"], "a=1");
+    assert_eq!(reply.headers["x-correlation-id"], ID);
+    assert_eq!(reply.good()["meta"]["correlation_id"], ID);
+    let wrong = rig.client.send("POST", path, &headers, "{").await;
+    assert_eq!(wrong.headers["traceparent"].len(), 55);
+    assert_eq!(wrong.bad(400, "bad_request")["correlation_id"], ID);
+    let audited = format!("/v1/sources/s/audit?correlation_id={ID}");
+    let audited = rig.client.get(&audited).await.good();
+    assert_eq!(audited["entries"][0]["correlation_id"], ID, "{audited}");
+
+    for broken in [
+        good.to_uppercase(),
+        format!("{good}-more"),
+        good.replace(ID, &"0".repeat(32)),
+    ] {
+        let headers = [("traceparent", broken.as_str()), ("tracestate", "a=1")];
+        let reply = rig.client.send("GET", "/healthz", &headers, "").await;
+        let parent = reply.headers["traceparent"].to_str().unwrap();
+        let id = reply.headers["x-correlation-id"].to_str().unwrap();
+        assert_eq!(&parent[3..35], id, "{broken}");
+        assert_ne!(id.to_lowercase(), ID, "{broken}");
+        assert!(!reply.headers.contains_key("tracestate"), "{broken}");
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn encoded_bodies_and_keys_given_twice_are_refused() {
     let rig = Rig::start().await;
     let path = "/v1/sources/s/query";
