@@ -8,8 +8,11 @@ mod change;
 mod connection;
 mod keys;
 mod lines;
+mod object;
+mod openapi;
 mod paced;
 mod phase;
+mod route;
 mod routes;
 mod trace;
 mod unique;
@@ -30,6 +33,7 @@ use crate::layers::{Layers, LayersError};
 use app::App;
 
 pub use keys::new_key;
+pub use openapi::openapi;
 
 /// Background work that ends by being told to gets this long.
 const BACKGROUND_MAX: Duration = Duration::from_secs(5);

@@ -309,6 +309,8 @@ impl From<SqlError> for Problem {
 
 /// Adds what the database named. A member is one text, whatever number of columns a constraint has.
 fn name_place(place: &mut serde_json::Map<String, serde_json::Value>, kind: &str, name: &str) {
+    // `type` is the problem's own.
+    let kind = if kind == "type" { "value_type" } else { kind };
     let named = match place.get(kind).and_then(|known| known.as_str()) {
         Some(known) => format!("{known}, {name}"),
         None => name.to_owned(),
@@ -388,10 +390,13 @@ mod tests {
         let error = SqlError::new(Code::Constraint, failure);
         let error = error
             .place("column", "a".to_owned())
-            .place("column", "b".to_owned());
+            .place("column", "b".to_owned())
+            .place("type", "f64".to_owned());
         let (_, _, body) = Problem::from(error).written(CorrelationId(1));
         let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(document["column"], "a, b");
+        assert_eq!(document["type"], "urn:mainstay:problem:constraint");
+        assert_eq!(document["value_type"], "f64");
     }
 
     #[test]

@@ -6,12 +6,14 @@ mod server {
     mod bad_input;
     mod calls;
     mod client;
+    mod contract;
     mod control;
     mod keys;
     mod lifecycle;
     mod lines;
     mod mariadb;
     mod observing;
+    mod openapi;
     mod postgres;
     mod rig;
     mod stress;

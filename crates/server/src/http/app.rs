@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use mainstay_config::ServerSettings;
 use mainstay_engine::tasks::Tasks;
@@ -21,6 +22,7 @@ use tower::Service;
 
 use super::caller::Caller;
 use super::keys::{self, Rates};
+use super::openapi::openapi;
 use crate::assembly::{Served, Sources};
 use crate::layers::Layers;
 use crate::problem::Problem;
@@ -41,6 +43,8 @@ pub(crate) struct App {
     stopping: CancellationToken,
     counts: Counts,
     rates: Rates,
+    /// What `/openapi.json` gives.
+    document: Bytes,
     started: Instant,
 }
 
@@ -94,6 +98,7 @@ impl App {
             stopping: CancellationToken::new(),
             counts: Counts::default(),
             rates: Rates::default(),
+            document: openapi().to_string().into(),
             started: Instant::now(),
         }
     }
@@ -154,6 +159,11 @@ impl App {
 
     pub(super) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The description of every route, in JSON.
+    pub(super) fn document(&self) -> Bytes {
+        self.document.clone()
     }
 
     pub(super) fn uptime(&self) -> Duration {

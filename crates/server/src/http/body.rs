@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use super::app::App;
+use super::object::Only;
 use super::unique;
 use crate::problem::Problem;
 
@@ -120,7 +121,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         text
     };
     // What the route makes of a body has the better message, where it objects too.
-    let parsed = serde_json::from_str(text).map_err(not_understood)?;
+    let Only(parsed) = serde_json::from_str(text).map_err(not_understood)?;
     unique::check(text).map_err(not_understood)?;
     Ok(parsed)
 }
@@ -130,6 +131,7 @@ fn not_understood(error: serde_json::Error) -> Problem {
     let hint = match error.classify() {
         _ if message.contains("duplicate field") => "give each key of an object once",
         _ if message.contains("recursion limit") => "nest arrays and objects at most 127 deep",
+        _ if message.contains("expected an object") => "send an object with named fields there",
         serde_json::error::Category::Data => "see the description of the route for its fields",
         _ => "send one JSON object",
     };
@@ -167,14 +169,15 @@ mod tests {
 
     #[test]
     fn wrong_bodies_are_refused_with_their_place() {
-        let table: [(&[u8], &str); 7] = [
+        let table: [(&[u8], &str); 8] = [
             (b"{\"count\": 1", "EOF"),
             (b"{\"count\": \"a\"}", "invalid type"),
             (b"{\"cuont\": 1}", "unknown field"),
             (b"{\"count\": 1, \"count\": 2}", "duplicate field"),
             (b"{\"count\": 1} x", "trailing"),
             (b"\xff", "not UTF-8"),
-            (b"[[[[", "expected"),
+            (b"[1]", "expected an object"),
+            (b"{[", "must be a string"),
         ];
         for (body, expected) in table {
             let problem = parse::<Wanted>(body).unwrap_err();
@@ -197,7 +200,7 @@ mod tests {
             assert_eq!(problem.code(), "bad_request");
             assert!(shown.contains("the key \\\"a\\\" twice"), "{shown}");
         }
-        let deep = "[".repeat(200) + &"]".repeat(200);
+        let deep = format!("{{\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
         let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
         assert!(format!("{problem:?}").contains("127 deep"), "{problem:?}");
     }

@@ -1,5 +1,5 @@
 //! Who calls, and what that lets it do. Keys are known by their SHA-256 only; what a route asks for stands
-//! in one table, and what is not in it is for administrators.
+//! in the table of routes, and what is not in it is for administrators.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use super::caller::refuse_foreign_pages;
+use super::route::fits;
+use super::routes::ROUTES;
 use crate::problem::Problem;
 
 /// What a route asks of its caller.
@@ -25,51 +27,7 @@ pub(super) enum Demand {
     Role(KeyRole),
 }
 
-use Demand::{Open, Role};
-const READ: Demand = Role(KeyRole::Read);
-const WRITE: Demand = Role(KeyRole::Write);
-const ADMIN: Demand = Role(KeyRole::Admin);
-
-/// Routes that are for more than administrators; `*` stands for a name. What changes something by a
-/// reader's `query` is refused where the statement is known.
-const DEMANDS: &[(&str, &str, Demand)] = &[
-    ("GET", "/healthz", Open),
-    ("GET", "/readyz", Open),
-    ("GET", "/metrics", READ),
-    ("GET", "/v1/events", READ),
-    ("POST", "/v1/explain", READ),
-    ("GET", "/v1/sources", READ),
-    ("GET", "/v1/sources/*", READ),
-    ("POST", "/v1/sources/*/query", READ),
-    ("POST", "/v1/sources/*/scalar", READ),
-    ("POST", "/v1/sources/*/find", READ),
-    ("POST", "/v1/sources/*/execute", WRITE),
-    ("POST", "/v1/sources/*/insert", WRITE),
-    ("POST", "/v1/sources/*/insert_many", WRITE),
-    ("POST", "/v1/sources/*/update", WRITE),
-    ("POST", "/v1/sources/*/update_many", WRITE),
-    ("POST", "/v1/sources/*/delete", WRITE),
-    ("POST", "/v1/sources/*/script", WRITE),
-    ("POST", "/v1/sources/*/create_entity", WRITE),
-    ("POST", "/v1/sources/*/drop_entity", WRITE),
-    ("GET", "/v1/sources/*/entities", READ),
-    ("GET", "/v1/sources/*/entities/*", READ),
-    ("GET", "/v1/sources/*/entities/*/children", READ),
-    ("GET", "/v1/sources/*/entities/*/foreign_keys", READ),
-    ("GET", "/v1/sources/*/entities/*/ddl", READ),
-    ("POST", "/v1/sources/*/transactions", READ),
-    ("POST", "/v1/sources/*/transactions/*/query", READ),
-    ("POST", "/v1/sources/*/transactions/*/execute", WRITE),
-    ("POST", "/v1/sources/*/transactions/*/savepoint", READ),
-    ("POST", "/v1/sources/*/transactions/*/commit", READ),
-    ("POST", "/v1/sources/*/transactions/*/rollback", READ),
-    ("GET", "/v1/sources/*/slo", READ),
-    ("GET", "/v1/sources/*/metrics", READ),
-    ("GET", "/v1/sources/*/audit", READ),
-    ("GET", "/v1/sources/*/watchdog", READ),
-    ("GET", "/v1/sources/*/endpoints", READ),
-    ("GET", "/v1/sources/*/endpoints/*", READ),
-];
+use Demand::Role;
 
 /// What a request asks of its caller.
 pub(super) fn demand(method: &Method, path: &str) -> Demand {
@@ -79,22 +37,11 @@ pub(super) fn demand(method: &Method, path: &str) -> Demand {
     } else {
         method
     };
-    let found = DEMANDS
+    let found = ROUTES
         .iter()
-        .find(|(known, template, _)| method.as_str() == *known && fits(template, path));
-    found.map_or(ADMIN, |(_, _, demand)| *demand)
-}
-
-fn fits(template: &str, path: &str) -> bool {
-    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
-    loop {
-        match (wanted.next(), given.next()) {
-            (None, None) => return true,
-            (Some("*"), Some(name)) if !name.is_empty() => {}
-            (Some(wanted), Some(given)) if wanted == given => {}
-            _ => return false,
-        }
-    }
+        .find(|route| method.as_str() == route.method && fits(route.path, path));
+    // What there is not is for administrators.
+    found.map_or(Role(KeyRole::Admin), |route| route.demand)
 }
 
 /// Who holds a key. Without keys everybody is an administrator.
@@ -301,10 +248,15 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    const OPEN: Demand = Demand::Open;
+    const READ: Demand = Role(KeyRole::Read);
+    const WRITE: Demand = Role(KeyRole::Write);
+    const ADMIN: Demand = Role(KeyRole::Admin);
+
     #[test]
     fn what_is_not_in_the_table_is_for_administrators() {
         let table = [
-            ("GET", "/healthz", Open),
+            ("GET", "/healthz", OPEN),
             ("POST", "/healthz", ADMIN),
             ("GET", "/v1/sources", READ),
             ("GET", "/v1/sources/s", READ),

@@ -252,6 +252,40 @@ async fn every_kind_of_bad_body_has_its_code() {
     rig.end().await;
 }
 
+/// A list in the place of an object would be read as its fields in their order.
+#[tokio::test]
+async fn a_list_is_no_object_in_the_body_or_anywhere_in_it() {
+    let rig = Rig::start().await;
+    let table = [
+        ("execute", json!(["DELETE FROM t"])),
+        ("transactions", json!([])),
+        ("query", json!({"sql": "SELECT 1", "options": ["off"]})),
+        ("transactions", json!({"options": []})),
+        ("find", json!({"entity": "t", "filters": [["id", "=", 1]]})),
+        ("find", json!({"entity": "t", "order": [["id"]]})),
+        ("find", json!({"entity": "t", "page": [1, 2]})),
+        (
+            "update_many",
+            json!({"entity": "t", "changes": [[[], {"name": "a"}]]}),
+        ),
+        ("create_entity", json!({"entity": [null, "u", false, []]})),
+        (
+            "create_entity",
+            json!({"entity": {"name": "u", "columns": [["a", "i64"]]}}),
+        ),
+    ];
+    for (verb, body) in table {
+        let problem = rig.client.verb(verb, body.clone()).await;
+        let problem = problem.bad(400, "bad_request");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("expected an object"),
+            "{verb} {body}: {detail}"
+        );
+    }
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn every_kind_of_bad_route_header_and_text_has_its_code() {
     let rig = Rig::start().await;

@@ -11,12 +11,16 @@ use mainstay_engine::tasks::Tasks;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use super::contract::{Contract, Exchange};
+
 /// Far longer than any request of a test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub(super) struct Client {
     address: SocketAddr,
+    /// What every exchange is held against.
+    contract: Contract,
     tasks: Tasks,
 }
 
@@ -67,6 +71,7 @@ impl Client {
     pub(super) fn new(address: SocketAddr) -> Self {
         Client {
             address,
+            contract: Contract::new(),
             tasks: Tasks::new(),
         }
     }
@@ -99,7 +104,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body.into())).unwrap();
+        let sent: Bytes = body.into();
+        let request = request.body(Full::new(sent.clone())).unwrap();
         let exchange = async {
             let response = self.open(request).await;
             let (head, body) = response.into_parts();
@@ -110,9 +116,18 @@ impl Client {
                 text: String::from_utf8(body.to_vec()).unwrap(),
             }
         };
-        tokio::time::timeout(PATIENCE, exchange)
-            .await
-            .expect("an answer in time")
+        let reply = tokio::time::timeout(PATIENCE, exchange).await;
+        let reply = reply.expect("an answer in time");
+        let media = reply.headers.get("content-type");
+        self.contract.hold(&Exchange {
+            method,
+            path,
+            sent: &sent,
+            status: reply.status.as_u16(),
+            media: media.map_or("", |media| media.to_str().unwrap()),
+            answered: &reply.text,
+        });
+        reply
     }
 
     pub(super) async fn get(&self, path: &str) -> Reply {

@@ -11,6 +11,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::Request;
 
 use super::client::Reply;
+use super::contract::Contract;
+use super::openapi::operations;
 use super::rig::{Rig, head, source};
 
 /// A key with its table in a configuration.
@@ -72,6 +74,9 @@ async fn every_route_asks_for_its_role() {
     let table = [
         ("GET", "/healthz", 0),
         ("GET", "/readyz", 0),
+        ("GET", "/openapi.json", 0),
+        ("GET", "/v1/events?source=none", 1),
+        ("POST", "/v1/sources/s/transactions", 1),
         ("GET", "/metrics", 1),
         ("GET", "/v1/sources", 1),
         ("GET", "/v1/sources/s", 1),
@@ -134,7 +139,12 @@ async fn every_route_asks_for_its_role() {
         for (role, (name, key)) in keys.into_iter().enumerate() {
             let headers = [("x-api-key", key)];
             let headers = if role == 0 { &[][..] } else { &headers[..] };
-            let reply = rig.client.send(method, path, headers, "{}").await;
+            // A reader begins what only reads.
+            let body = match path.ends_with("/transactions") {
+                true => r#"{"read_only": true}"#,
+                false => "{}",
+            };
+            let reply = rig.client.send(method, path, headers, body).await;
             let refused = [401, 403].contains(&reply.status.as_u16());
             let expected = if role == 0 { 401 } else { 403 };
             let is_right = match role >= least {
@@ -147,6 +157,26 @@ async fn every_route_asks_for_its_role() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The document names the same roles, and no route is missing above.
+    let contract = Contract::new();
+    let roles = [None, Some("read"), Some("write"), Some("admin")];
+    for (method, path, least) in table {
+        if let Some(operation) = contract.operation(method, path) {
+            assert_eq!(
+                operation["x-role"].as_str(),
+                roles[least],
+                "{method} {path}"
+            );
+        }
+    }
+    for (method, path, operation) in operations(contract.document()) {
+        let is_it =
+            |row: &(&str, &str, usize)| contract.operation(row.0, row.1) == Some(&operation);
+        assert!(
+            table.iter().any(is_it),
+            "{method} {path} is not in the table"
+        );
+    }
     rig.end().await;
 }
 

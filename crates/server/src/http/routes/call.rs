@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 use super::place::Place;
 use crate::http::app::App;
 use crate::http::caller::{Caller, checked_key};
+use crate::http::object::object;
 use crate::problem::Problem;
 
 /// A value in memory takes more than its JSON; a collected answer may take this many times
@@ -153,7 +154,7 @@ pub(super) struct StatementBody {
     pub(super) sql: String,
     #[serde(default)]
     pub(super) params: Vec<Json>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub(super) options: CallOptions,
 }
 

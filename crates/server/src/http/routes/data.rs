@@ -21,6 +21,7 @@ use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
 use crate::http::lines;
+use crate::http::object::{object, objects, some_object};
 use crate::problem::Problem;
 
 type Answered = Result<Response, Problem>;
@@ -148,12 +149,13 @@ fn changed(app: &App, answer: &Answer) -> Answered {
 #[serde(deny_unknown_fields)]
 pub(super) struct FindBody {
     entity: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     filters: Vec<FilterBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     order: Vec<OrderBody>,
+    #[serde(default, deserialize_with = "some_object")]
     page: Option<PageBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -204,7 +206,7 @@ pub(super) async fn find(
 pub(super) struct InsertBody {
     entity: String,
     values: Map<String, Json>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -226,7 +228,7 @@ pub(super) async fn insert(
 pub(super) struct InsertManyBody {
     entity: String,
     rows: Vec<Map<String, Json>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -249,7 +251,7 @@ pub(super) async fn insert_many(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeBody {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     filters: Vec<FilterBody>,
     set: Map<String, Json>,
 }
@@ -267,10 +269,10 @@ impl ChangeBody {
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateBody {
     entity: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     filters: Vec<FilterBody>,
     set: Map<String, Json>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -296,8 +298,9 @@ pub(super) async fn update(
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateManyBody {
     entity: String,
+    #[serde(deserialize_with = "objects")]
     changes: Vec<ChangeBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -321,9 +324,9 @@ pub(super) async fn update_many(
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteBody {
     entity: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     filters: Vec<FilterBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -344,7 +347,7 @@ pub(super) async fn delete(
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptBody {
     sql: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 

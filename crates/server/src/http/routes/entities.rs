@@ -16,6 +16,7 @@ use crate::http::answer::{Shape, respond};
 use crate::http::app::App;
 use crate::http::body::{Json as Body, Params};
 use crate::http::caller::Caller;
+use crate::http::object::{object, objects};
 use crate::problem::Problem;
 
 #[derive(Serialize)]
@@ -56,10 +57,11 @@ pub(super) struct EntityShown {
     name: String,
     #[serde(default)]
     is_view: bool,
+    #[serde(deserialize_with = "objects")]
     columns: Vec<ColumnShown>,
     #[serde(default)]
     primary_key: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     indexes: Vec<IndexShown>,
 }
 
@@ -236,8 +238,9 @@ pub(super) async fn ddl(place: Place) -> Result<Json<Ddl>, Problem> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateBody {
+    #[serde(deserialize_with = "object")]
     entity: EntityShown,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 
@@ -257,7 +260,7 @@ pub(super) async fn create(
 #[serde(deny_unknown_fields)]
 pub(super) struct DropBody {
     entity: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 

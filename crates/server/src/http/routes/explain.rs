@@ -19,6 +19,7 @@ use super::call::{CallOptions, checked_text, params};
 use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
+use crate::http::object::object;
 use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
@@ -28,7 +29,7 @@ pub(super) struct ExplainBody {
     sql: String,
     #[serde(default)]
     params: Vec<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     options: CallOptions,
 }
 

@@ -17,6 +17,7 @@ use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
 use crate::http::lines;
+use crate::http::object::object;
 use crate::problem::Problem;
 use crate::transactions::Owner;
 
@@ -27,6 +28,7 @@ type Answered = Result<Response, Problem>;
 pub(super) struct BeginBody {
     read_only: bool,
     isolation: Option<String>,
+    #[serde(deserialize_with = "object")]
     options: CallOptions,
 }
 
