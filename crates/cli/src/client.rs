@@ -103,9 +103,8 @@ impl Client {
         self.ask(Method::GET, path, Bytes::new()).await
     }
 
-    /// What `POST` gives.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        let body = serde_json::to_vec(body)?;
+    /// What `POST` of a text of JSON gives.
+    pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<Value> {
         self.ask(Method::POST, path, body.into()).await
     }
 

@@ -8,6 +8,7 @@ mod change;
 mod connection;
 mod keys;
 mod lines;
+mod numbers;
 mod object;
 mod openapi;
 mod paced;

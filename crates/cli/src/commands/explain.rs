@@ -136,7 +136,7 @@ async fn statement(arguments: &Arguments, sql: &str) -> anyhow::Result<Exit> {
         None => client.only_source().await?,
     };
     let question = json!({"source": source, "sql": sql});
-    let answer = client.post("/v1/explain", &question).await?;
+    let answer = client.post("/v1/explain", question.to_string()).await?;
     if arguments.json {
         output::say(&serde_json::to_string_pretty(&answer)?)?;
     } else {

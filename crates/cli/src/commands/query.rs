@@ -1,16 +1,18 @@
 //! `query`: one statement, on a running server or in this process.
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use mainstay_config::Flag;
 use mainstay_server::{Running, Server, StartError};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::{self, Client, Target};
 use crate::commands::serve;
-use crate::exit::Exit;
+use crate::exit::{BadUsage, Exit};
 use crate::output::{self, Paint};
 use crate::settings;
 use crate::table::{self, Listing};
@@ -28,6 +30,7 @@ const PRIMARY_WAIT: Duration = Duration::from_secs(5);
   mainstay query \"SELECT * FROM orders WHERE customer_id = ? AND status = ?\" --param 7 --param paid
   mainstay query --format csv \"SELECT * FROM products\" > products.csv
   mainstay query --source orders --config mainstay.toml \"SELECT count(*) FROM orders\"
+  mainstay query \"INSERT INTO notes (text) VALUES (?)\" --params note.json
 
 A parameter is JSON where it can be read as such (7, true, null, {\"type\": \"decimal\", \"value\": \"1.50\"}),
 else text. Text that looks like a number is written with quotes: --param '\"007\"'.")]
@@ -37,6 +40,9 @@ pub(crate) struct Arguments {
     /// A parameter, in order; may be given several times
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     param: Vec<String>,
+    /// A file with all parameters as one JSON array, for large ones; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "param")]
+    params: Option<PathBuf>,
     /// The source; needed if there are several
     #[arg(long)]
     source: Option<String>,
@@ -82,10 +88,17 @@ async fn ask(arguments: &Arguments, client: &Client) -> anyhow::Result<Exit> {
         Some(source) => source.clone(),
         None => client.only_source().await?,
     };
-    let params: Vec<Value> = arguments.param.iter().map(|text| param(text)).collect();
+    let params = match &arguments.params {
+        Some(file) => array(file)?,
+        None => {
+            let params: Vec<String> = arguments.param.iter().map(|text| param(text)).collect();
+            format!("[{}]", params.join(","))
+        }
+    };
     let path = format!("/v1/sources/{}/query", client::encoded(&source));
-    let question = json!({"sql": arguments.sql, "params": params});
-    let answer = client.post(&path, &question).await?;
+    let sql = Value::from(arguments.sql.as_str());
+    let question = format!("{{\"sql\":{sql},\"params\":{params}}}");
+    let answer = client.post(&path, question).await?;
     match arguments.format {
         Format::Table => output::say(&as_table(&answer))?,
         Format::Json => output::say(&serde_json::to_string_pretty(&answer)?)?,
@@ -117,9 +130,43 @@ async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
     Ok(Ok(running))
 }
 
-/// JSON where it can be read as such, else text.
-fn param(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+fn is_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<T>(text).map(|_| ())
+}
+
+/// A text of JSON: it as it is where it is one, digit by digit, else as a string.
+fn param(text: &str) -> String {
+    match is_json::<Value>(text) {
+        Ok(()) => text.to_owned(),
+        Err(_) => Value::from(text).to_string(),
+    }
+}
+
+/// The array that a file holds, as it is written there.
+fn array(file: &Path) -> anyhow::Result<String> {
+    let text = match file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(file),
+    };
+    let shown = file.display();
+    let text = text.with_context(|| format!("--params {shown} cannot be read"))?;
+    is_json::<Vec<Value>>(&text).map_err(|error| {
+        BadUsage(format!(
+            "--params {shown} holds no JSON array: {error}; write it like [7, \"paid\"]"
+        ))
+    })?;
+    Ok(text)
+}
+
+/// What stands in a row, without the type that one with another type than its column has beside it.
+fn shown(value: &Value) -> &Value {
+    match value {
+        Value::Object(parts) => parts.get("value").unwrap_or(value),
+        value => value,
+    }
 }
 
 fn columns(answer: &Value) -> impl Iterator<Item = &Value> {
@@ -143,7 +190,7 @@ fn as_table(answer: &Value) -> String {
         for row in rows(answer) {
             listing.row(row.iter().map(|value| match value {
                 Value::Null => "NULL".to_owned(),
-                value => table::cell(value),
+                value => table::cell(shown(value)),
             }));
         }
         listing.right(numbers(answer));
@@ -191,23 +238,27 @@ fn summary(answer: &Value) -> String {
 }
 
 fn as_csv(answer: &Value) -> String {
-    let mut text = line(names(answer).map(str::to_owned));
+    let mut text = line(names(answer).map(|name| Some(name.to_owned())));
     for row in rows(answer) {
-        text.push_str(&line(row.iter().map(|value| match value {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
+        text.push_str(&line(row.iter().map(|value| match shown(value) {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
         })));
     }
     text
 }
 
-/// A line of RFC 4180 with the line end of this system's tools.
-fn line(fields: impl Iterator<Item = String>) -> String {
+/// A line of RFC 4180 with the line end of this system's tools. NULL is nothing, an empty text a pair of
+/// quotes.
+fn line(fields: impl Iterator<Item = Option<String>>) -> String {
     let fields: Vec<String> = fields
-        .map(|field| match field.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", field.replace('"', "\"\"")),
-            false => field,
+        .map(|field| match field {
+            None => String::new(),
+            Some(field) if field.is_empty() || field.contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", field.replace('"', "\"\""))
+            }
+            Some(field) => field,
         })
         .collect();
     fields.join(",") + "\n"
@@ -215,29 +266,31 @@ fn line(fields: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn answer() -> Value {
         json!({
             "columns": [{"name": "id", "type": "i64"}, {"name": "note", "type": "text"}],
-            "rows": [[1, "a, \"b\""], [20, null]],
+            "rows": [[1, "a, \"b\""], [20, null], [{"type": "text", "value": "x"}, ""]],
             "meta": {"endpoint": "reader_1", "attempts": 2, "elapsed_ms": 0.42},
         })
     }
 
     #[test]
     fn parameters_are_json_where_they_can_be() {
+        let wide = "123456789012345678901234567890";
+        let decimal = "{\"type\":\"decimal\",\"value\":\"1.50\"}";
         for (text, expected) in [
-            ("7", json!(7)),
-            ("\"7\"", json!("7")),
-            ("paid", json!("paid")),
-            ("null", Value::Null),
-            ("", json!("")),
-            ("-1.5", json!(-1.5)),
-            (
-                "{\"type\":\"decimal\",\"value\":\"1.50\"}",
-                json!({"type": "decimal", "value": "1.50"}),
-            ),
+            ("7", "7"),
+            ("\"7\"", "\"7\""),
+            ("paid", "\"paid\""),
+            ("null", "null"),
+            ("", "\"\""),
+            ("-1.50", "-1.50"),
+            (wide, wide),
+            (decimal, decimal),
         ] {
             assert_eq!(param(text), expected, "{text}");
         }
@@ -246,12 +299,15 @@ mod tests {
     #[test]
     fn a_table_sets_numbers_right_and_tells_where_rows_came_from() {
         let expected =
-            "id  note\n 1  a, \"b\"\n20  NULL\n(2 rows · reader_1 · 2 attempts · 0.4 ms)";
+            "id  note\n 1  a, \"b\"\n20  NULL\n x\n(3 rows · reader_1 · 2 attempts · 0.4 ms)";
         assert_eq!(as_table(&answer()), expected);
     }
 
     #[test]
-    fn csv_quotes_what_needs_it() {
-        assert_eq!(as_csv(&answer()), "id,note\n1,\"a, \"\"b\"\"\"\n20,\n");
+    fn csv_quotes_what_needs_it_and_tells_null_from_nothing() {
+        assert_eq!(
+            as_csv(&answer()),
+            "id,note\n1,\"a, \"\"b\"\"\"\n20,\nx,\"\"\n"
+        );
     }
 }

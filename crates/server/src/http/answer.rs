@@ -5,7 +5,7 @@ use std::io::Write;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use mainstay_sql::{Answer, Column, Meta, PageOf, Row, Value, value};
+use mainstay_sql::{Answer, Column, ColumnType, Meta, PageOf, Row, Value, value};
 
 use crate::problem::{Problem, TOO_LARGE_HINT};
 
@@ -54,6 +54,10 @@ pub(super) fn json(body: impl Into<Body>) -> Response {
     response
 }
 
+fn type_of(column: Option<&Column>) -> &ColumnType {
+    column.map_or(&ColumnType::Any, |column| &column.column_type)
+}
+
 /// Writes into one buffer.
 pub(super) struct Writer {
     buffer: Vec<u8>,
@@ -88,9 +92,9 @@ impl Writer {
     }
 
     /// A line for each row.
-    pub(super) fn row_lines(&mut self, rows: &[Row]) {
+    pub(super) fn row_lines(&mut self, columns: &[Column], rows: &[Row]) {
         for row in rows {
-            self.row(row);
+            self.row(columns, row);
             self.raw("\n");
         }
     }
@@ -129,25 +133,13 @@ impl Writer {
             Shape::Change => {
                 self.number("\"affected\":", answer.affected);
                 self.raw(",\"keys\":");
-                self.row(&answer.keys);
+                self.row(&[], &answer.keys);
                 if !answer.columns.is_empty() {
                     self.raw(",");
                     self.table(&answer.columns, &answer.rows)?;
                 }
             }
-            Shape::Scalar => {
-                let column = answer.columns.first();
-                let value = answer.rows.first().and_then(|row| row.first());
-                self.raw("\"value\":");
-                self.value(value.unwrap_or(&Value::Null));
-                self.raw(",\"found\":");
-                self.raw(if value.is_some() { "true" } else { "false" });
-                self.raw(",\"type\":");
-                match column {
-                    Some(column) => self.display(&column.column_type),
-                    None => self.raw("null"),
-                }
-            }
+            Shape::Scalar => self.scalar(answer),
             Shape::Script => self.results(answer),
         }
         self.raw(",\"meta\":");
@@ -179,25 +171,29 @@ impl Writer {
             if index > 0 {
                 self.raw(",");
             }
-            self.row(row);
+            self.row(columns, row);
             self.check()?;
         }
         self.raw("]");
         Ok(())
     }
 
-    fn row(&mut self, row: &[Value]) {
+    /// Values that have no column have no type that is known beforehand.
+    fn row(&mut self, columns: &[Column], row: &[Value]) {
         self.raw("[");
         for (index, value) in row.iter().enumerate() {
             if index > 0 {
                 self.raw(",");
             }
-            self.value(value);
+            self.value(value, type_of(columns.get(index)));
         }
         self.raw("]");
     }
 
-    fn value(&mut self, value: &Value) {
+    fn value(&mut self, value: &Value, column: &ColumnType) {
+        if !value::is_typed_by(value, column) {
+            return self.json(&value::cell_to_json(value, column));
+        }
         match value {
             Value::Null => self.raw("null"),
             // Written from where they are: only what needs another form is made anew.
@@ -206,6 +202,26 @@ impl Writer {
             Value::I64(number) if number.unsigned_abs() <= value::INTEGER_MAX => self.json(number),
             Value::F64(number) if number.is_finite() => self.json(number),
             value => self.json(&value::to_json(value)),
+        }
+    }
+
+    /// The type is the column's if it says how to read the value, else the value's own.
+    fn scalar(&mut self, answer: &Answer) {
+        let found = answer.rows.first().and_then(|row| row.first());
+        let value = found.unwrap_or(&Value::Null);
+        let column = answer.columns.first().map(|column| &column.column_type);
+        let own = column
+            .filter(|column| !value::is_typed_by(value, column))
+            .map(|_| ColumnType::of(value));
+        let told = own.as_ref().or(column);
+        self.raw("\"value\":");
+        self.value(value, told.unwrap_or(&ColumnType::Any));
+        self.raw(",\"found\":");
+        self.raw(if found.is_some() { "true" } else { "false" });
+        self.raw(",\"type\":");
+        match told {
+            Some(told) => self.display(told),
+            None => self.raw("null"),
         }
     }
 
@@ -316,7 +332,7 @@ mod tests {
     use std::time::Duration;
 
     use mainstay_engine::{CorrelationId, Sent};
-    use mainstay_sql::{ColumnType, Decimal};
+    use mainstay_sql::Decimal;
 
     use super::*;
 
@@ -379,7 +395,8 @@ mod tests {
                 &answer(vec![vec![value.clone(), Value::I64(1)]]),
                 Shape::Rows(None),
             );
-            assert_eq!(shown["rows"][0][0], value::to_json(&value), "{value:?}");
+            let expected = value::cell_to_json(&value, &ColumnType::Any);
+            assert_eq!(shown["rows"][0][0], expected, "{value:?}");
         }
     }
 

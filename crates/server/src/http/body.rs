@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::app::App;
 use super::object::Only;
-use super::unique;
+use super::{numbers, unique};
 use crate::problem::Problem;
 
 /// A body in JSON. An empty one is read as `{}`.
@@ -123,7 +123,23 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // What the route makes of a body has the better message, where it objects too.
     let Only(parsed) = serde_json::from_str(text).map_err(not_understood)?;
     unique::check(text).map_err(not_understood)?;
-    Ok(parsed)
+    match numbers::inexact(text) {
+        Some(found) => Err(would_change(text, &found)),
+        None => Ok(parsed),
+    }
+}
+
+fn would_change(text: &str, found: &numbers::Inexact<'_>) -> Problem {
+    let shown: String = found.number.chars().take(60).collect();
+    let before = &text[..found.at];
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    Problem::new(
+        "bad_value",
+        format!("the body: the number {shown} has more digits than a number of JSON carries"),
+        "send it as text with its type, such as {\"type\": \"decimal\", \"value\": \"1.00000000000000000001\"}",
+    )
+    .with("body_line", before.matches('\n').count() + 1)
+    .with("body_column", found.at - line + 1)
 }
 
 fn not_understood(error: serde_json::Error) -> Problem {
@@ -203,6 +219,23 @@ mod tests {
         let deep = format!("{{\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
         let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
         assert!(format!("{problem:?}").contains("127 deep"), "{problem:?}");
+    }
+
+    #[test]
+    fn a_number_that_no_double_holds_is_refused_with_its_place() {
+        type Any = serde_json::Map<String, serde_json::Value>;
+        let body = b"{\n  \"params\": [1, 1.00000000000000000001]}";
+        let problem = parse::<Any>(body).unwrap_err();
+        assert_eq!(problem.code(), "bad_value");
+        let shown = format!("{problem:?}");
+        for part in [
+            "1.00000000000000000001",
+            "body_line",
+            "Number(2)",
+            "Number(17)",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]

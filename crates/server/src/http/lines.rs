@@ -58,7 +58,7 @@ fn weighed(range: &str) -> (&str, u32) {
 pub(super) fn whole(answer: &Answer) -> Response {
     let mut writer = Writer::unbounded();
     writer.header_line(&answer.columns);
-    writer.row_lines(&answer.rows);
+    writer.row_lines(&answer.columns, &answer.rows);
     let affected = answer.affected.filter(|_| answer.columns.is_empty());
     writer.done_line(answer.rows.len() as u64, affected, &answer.meta);
     response(axum::body::Body::from(writer.take()))
@@ -86,7 +86,8 @@ fn response(body: axum::body::Body) -> Response {
 async fn write(mut stream: RowStream, id: CorrelationId, chunks: mpsc::Sender<Bytes>) {
     let begun = Instant::now();
     let mut writer = Writer::unbounded();
-    writer.header_line(&stream.columns.clone());
+    let columns = stream.columns.clone();
+    writer.header_line(&columns);
     let mut rows = 0_u64;
     let mut batch = stream.next().await;
     loop {
@@ -95,7 +96,7 @@ async fn write(mut stream: RowStream, id: CorrelationId, chunks: mpsc::Sender<By
                 let mut next = pin!(stream.next());
                 let ready = poll!(next.as_mut());
                 rows += part.rows.len() as u64;
-                writer.row_lines(&part.rows);
+                writer.row_lines(&columns, &part.rows);
                 drop(part);
                 let is_full = writer.len() >= CHUNK_BYTES;
                 if (is_full || ready.is_pending()) && send(&mut writer, &chunks).await.is_err() {

@@ -99,8 +99,13 @@ async fn one_value_comes_with_its_type_and_an_answer_of_several_is_refused() {
     let scalar = async |sql: &str| rig.client.verb("scalar", json!({"sql": sql})).await;
     let big = scalar("SELECT 9007199254740993").await.good();
     assert_eq!(
-        (&big["value"], &big["found"]),
-        (&json!("9007199254740993"), &json!(true))
+        (&big["value"], &big["found"], &big["type"]),
+        (&json!("9007199254740993"), &json!(true), &json!("i64"))
+    );
+    let bytes = scalar("SELECT x'00ff'").await.good();
+    assert_eq!(
+        (&bytes["value"], &bytes["type"]),
+        (&json!("AP8="), &json!("bytes"))
     );
     let none = scalar("SELECT name FROM t WHERE id = 77").await.good();
     assert_eq!(

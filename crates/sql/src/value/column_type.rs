@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ColumnType;
+use super::{ColumnType, Value};
 
 /// Arrays of arrays of … that a name may have.
 const NESTING_MAX: usize = 6;
@@ -34,6 +34,45 @@ impl fmt::Display for ColumnType {
 }
 
 impl ColumnType {
+    /// The type that a value itself has: `any` for NULL and for arrays of different things.
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => ColumnType::Any,
+            Value::Bool(_) => ColumnType::Bool,
+            Value::I64(_) => ColumnType::I64,
+            Value::U64(_) => ColumnType::U64,
+            Value::F64(_) => ColumnType::F64,
+            Value::Decimal(_) => ColumnType::Decimal,
+            Value::Text(_) => ColumnType::Text,
+            Value::Bytes(_) => ColumnType::Bytes,
+            Value::Uuid(_) => ColumnType::Uuid,
+            Value::Date(_) => ColumnType::Date,
+            Value::Time(_) => ColumnType::Time,
+            Value::Timestamp(_) => ColumnType::Timestamp,
+            Value::TimestampTz(_) => ColumnType::TimestampTz,
+            Value::Interval(_) => ColumnType::Interval,
+            Value::Json(_) => ColumnType::Json,
+            Value::Array(items) => ColumnType::Array(Box::new(Self::of_all(items))),
+            Value::Other { type_name, .. } => ColumnType::Other(Arc::clone(type_name)),
+        }
+    }
+
+    /// The one type of several values and of what is in their arrays; NULL is of any.
+    fn of_all(items: &[Value]) -> Self {
+        let mut known = items
+            .iter()
+            .filter(|item| **item != Value::Null)
+            .map(|item| match item {
+                Value::Array(inner) => Self::of_all(inner),
+                item => Self::of(item),
+            });
+        let first = known.next().unwrap_or(ColumnType::Any);
+        match known.all(|other| other == first) {
+            true => first,
+            false => ColumnType::Any,
+        }
+    }
+
     /// The type of that name; `None`: there is none.
     pub fn parse(name: &str) -> Option<Self> {
         Self::parse_within(name, NESTING_MAX)

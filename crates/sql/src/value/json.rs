@@ -44,6 +44,73 @@ pub fn to_json(value: &Value) -> Json {
     }
 }
 
+/// Whether the type of a column says how to read the JSON of a value in it.
+///
+/// Most values have the type of their column. SQLite's columns hold anything and its expressions have no
+/// type, and what a type cannot hold (a date of MySQL that does not exist) is given as `other`.
+pub fn is_typed_by(value: &Value, column: &ColumnType) -> bool {
+    match (value, column) {
+        (Value::Null, _) => true,
+        // What JSON has a form of its own for.
+        (Value::Bool(_) | Value::Text(_), ColumnType::Any) => true,
+        (Value::I64(number), ColumnType::Any) => number.unsigned_abs() <= INTEGER_MAX,
+        (Value::U64(number), ColumnType::Any) => *number <= INTEGER_MAX,
+        (Value::F64(number), ColumnType::Any) => number.is_finite(),
+        (Value::Bool(_), ColumnType::Bool)
+        | (Value::I64(_), ColumnType::I64)
+        | (Value::U64(_), ColumnType::U64)
+        | (Value::F64(_), ColumnType::F64)
+        | (Value::Decimal(_), ColumnType::Decimal)
+        | (Value::Text(_), ColumnType::Text)
+        | (Value::Bytes(_), ColumnType::Bytes)
+        | (Value::Uuid(_), ColumnType::Uuid)
+        | (Value::Date(_), ColumnType::Date)
+        | (Value::Time(_), ColumnType::Time)
+        | (Value::Timestamp(_), ColumnType::Timestamp)
+        | (Value::TimestampTz(_), ColumnType::TimestampTz)
+        | (Value::Interval(_), ColumnType::Interval)
+        | (Value::Json(_), ColumnType::Json) => true,
+        (Value::Other { type_name, .. }, ColumnType::Other(name)) => type_name == name,
+        // Arrays of arrays have the type of arrays of what is in them.
+        (Value::Array(items), ColumnType::Array(inner)) => {
+            items.iter().all(|item| match (item, &**inner) {
+                (_, ColumnType::Array(_)) => is_typed_by(item, inner),
+                (Value::Array(_), _) => is_typed_by(item, column),
+                (item, inner) => is_typed_by(item, inner),
+            })
+        }
+        _ => false,
+    }
+}
+
+/// A value in a row as JSON: the form of [`to_json`] where the column's type says how to read it, else an
+/// object of `type` and `value`, as a parameter may be one.
+pub fn cell_to_json(value: &Value, column: &ColumnType) -> Json {
+    if is_typed_by(value, column) {
+        return to_json(value);
+    }
+    let own = ColumnType::of(value);
+    let inner = match (value, &own) {
+        // Different things in one array: each says for itself what it is.
+        (Value::Array(items), ColumnType::Array(inner)) if !is_typed_by(value, &own) => {
+            Json::Array(items.iter().map(|item| cell_to_json(item, inner)).collect())
+        }
+        _ => to_json(value),
+    };
+    serde_json::json!({"type": own.to_string(), "value": inner})
+}
+
+/// A value from a row as [`cell_to_json`] writes it.
+///
+/// # Errors
+/// `bad_value`: it is not of that form.
+pub fn cell_from_json(json: &Json, column: &ColumnType) -> Result<Value, SqlError> {
+    match json {
+        Json::Object(_) => from_json(json, None),
+        json => typed(json, column),
+    }
+}
+
 fn float_json(value: f64) -> Json {
     match serde_json::Number::from_f64(value) {
         Some(number) => Json::Number(number),
@@ -147,7 +214,7 @@ fn typed(json: &Json, column_type: &ColumnType) -> Result<Value, SqlError> {
         (ColumnType::I64, Json::String(text)) => text.parse().ok().map(Value::I64),
         (ColumnType::U64, Json::Number(number)) => number.as_u64().map(Value::U64),
         (ColumnType::U64, Json::String(text)) => text.parse().ok().map(Value::U64),
-        (ColumnType::F64, Json::Number(number)) => number.as_f64().map(Value::F64),
+        (ColumnType::F64, Json::Number(number)) => exact_float(number).map(Value::F64),
         (ColumnType::F64, Json::String(text)) => float(text).map(Value::F64),
         (ColumnType::Decimal, Json::Number(number)) => {
             Decimal::parse(&number.to_string()).map(Value::Decimal)
@@ -159,14 +226,31 @@ fn typed(json: &Json, column_type: &ColumnType) -> Result<Value, SqlError> {
         }
         (ColumnType::Json, json) => Some(Value::Json(json.to_string())),
         (ColumnType::Array(inner), Json::Array(items)) => {
-            let items: Result<Vec<Value>, SqlError> =
-                items.iter().map(|item| typed(item, inner)).collect();
+            let item_type = |item: &Json| match (item, &**inner) {
+                // Arrays of arrays have the type of arrays of what is in them.
+                (Json::Array(_), inner) if !matches!(inner, ColumnType::Array(_)) => column_type,
+                (_, inner) => inner,
+            };
+            let items: Result<Vec<Value>, SqlError> = items
+                .iter()
+                .map(|item| typed(item, item_type(item)))
+                .collect();
             Some(Value::Array(items?))
         }
         (column_type, Json::String(text)) => from_text(text, column_type),
         _ => None,
     };
     value.ok_or_else(|| misfit(json, column_type))
+}
+
+/// A number as a double, if it is one: not the nearest to an integer that has more digits.
+fn exact_float(number: &serde_json::Number) -> Option<f64> {
+    let double = number.as_f64()?;
+    let integer = number.as_i64().map(i128::from);
+    let integer = integer.or_else(|| number.as_u64().map(i128::from));
+    integer
+        .is_none_or(|integer| double as i128 == integer)
+        .then_some(double)
 }
 
 fn float(text: &str) -> Option<f64> {

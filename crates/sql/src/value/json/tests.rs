@@ -58,6 +58,25 @@ proptest! {
     }
 
     #[test]
+    fn a_cell_is_read_back_whatever_its_column_is((value, name) in values(), other in 0..6usize) {
+        let other = ["any", "bool", "text", "i64", "json", "array<text>"][other];
+        for column in [name.as_str(), other] {
+            let column = ColumnType::parse(column).unwrap();
+            let written = serde_json::to_string(&cell_to_json(&value, &column)).unwrap();
+            let json: Json = serde_json::from_str(&written).unwrap();
+            let read = cell_from_json(&json, &column).unwrap();
+            // A small number without a sign is a number like any other where nothing says more.
+            let expected = match (&value, &column) {
+                (Value::U64(number), ColumnType::Any) if *number <= INTEGER_MAX => {
+                    Value::I64(i64::try_from(*number).unwrap())
+                }
+                _ => value.clone(),
+            };
+            prop_assert_eq!(format!("{:?}", read), format!("{:?}", expected), "{}", written);
+        }
+    }
+
+    #[test]
     fn no_json_makes_the_reader_panic(text in ".*", name in "(bytes|date|time|timestamp|timestamptz|interval|decimal|uuid|i64|json|array<time>)") {
         let _ = from_json(&Json::String(text.clone()), Some(&name));
         let _ = from_json(&json!([text]), Some(&name));
@@ -172,6 +191,8 @@ fn what_does_not_fit_its_type_is_refused_with_a_hint() {
         (json!([1, "x"]), "array<i64>"),
         (json!(7), "text"),
         (json!("inf"), "f64"),
+        (json!(9_007_199_254_740_993_i64), "f64"),
+        (json!(u64::MAX), "f64"),
         (json!(1), "number"),
         (
             json!(1),
@@ -185,6 +206,69 @@ fn what_does_not_fit_its_type_is_refused_with_a_hint() {
         assert!(
             error.detail().hint.is_some() && error.to_string().len() < 400,
             "{error}"
+        );
+    }
+}
+
+#[test]
+fn cells_name_their_type_where_the_column_does_not_say_it() {
+    let other = |text: &str| Value::Other {
+        type_name: "date".into(),
+        text: text.into(),
+    };
+    let text = |text: &str| Value::Text(text.into());
+    for (value, column, expected) in [
+        (Value::I64(7), "any", json!(7)),
+        (text("7"), "any", json!("7")),
+        (Value::F64(7.0), "any", json!(7.0)),
+        (
+            Value::I64(i64::MAX),
+            "any",
+            json!({"type": "i64", "value": "9223372036854775807"}),
+        ),
+        (
+            Value::F64(f64::INFINITY),
+            "any",
+            json!({"type": "f64", "value": "Infinity"}),
+        ),
+        (
+            Value::Bytes(Bytes::from_static(b"\0")),
+            "any",
+            json!({"type": "bytes", "value": "AA=="}),
+        ),
+        (
+            Value::Bytes(Bytes::from_static(b"\0")),
+            "text",
+            json!({"type": "bytes", "value": "AA=="}),
+        ),
+        (text("x"), "i64", json!({"type": "text", "value": "x"})),
+        (
+            other("0000-00-00"),
+            "date",
+            json!({"type": "other:date", "value": "0000-00-00"}),
+        ),
+        (
+            Value::Array(vec![Value::Array(vec![Value::I64(1), Value::Null])]),
+            "array<i64>",
+            json!([[1, null]]),
+        ),
+        (
+            Value::Array(vec![Value::I64(1), text("a")]),
+            "any",
+            json!({"type": "array<any>", "value": [1, "a"]}),
+        ),
+        (Value::Null, "i64", json!(null)),
+    ] {
+        let column = ColumnType::parse(column).unwrap();
+        assert_eq!(
+            cell_to_json(&value, &column),
+            expected,
+            "{value:?} {column}"
+        );
+        assert_eq!(
+            cell_from_json(&expected, &column).unwrap(),
+            value,
+            "{expected}"
         );
     }
 }
