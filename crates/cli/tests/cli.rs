@@ -18,3 +18,5 @@ mod server;
 mod terminal;
 #[path = "cli/usage.rs"]
 mod usage;
+#[path = "cli/values.rs"]
+mod values;

@@ -19,7 +19,9 @@ mod values;
 
 use std::sync::Arc;
 
-use mainstay_sql::{Driver, Value};
+use mainstay_sql::Driver;
+
+use crate::values::{Refused, Sample};
 
 pub use answers::*;
 pub use catalog::*;
@@ -39,13 +41,16 @@ pub trait Fixture: Send + Sync {
     /// A read that takes at least ten seconds unless it is cancelled.
     fn slow_read(&self) -> &str;
 
-    /// Native types with values that must come back the same from a column of that type.
-    fn values(&self) -> Vec<(&'static str, Value)>;
-
-    /// Native types with values that such a column cannot hold: refused, never bent.
-    fn refused_values(&self) -> Vec<(&'static str, Value)> {
-        Vec::new()
+    /// Statements that make what the values need.
+    fn prepare(&self) -> &[&str] {
+        &[]
     }
+
+    /// Values that must come back the same, from a column and from their expression.
+    fn values(&self) -> Vec<Sample>;
+
+    /// Values that their column cannot hold: refused, never bent.
+    fn refused_values(&self) -> Vec<Refused>;
 }
 
 macro_rules! checks {

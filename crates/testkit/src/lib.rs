@@ -18,6 +18,7 @@ pub mod scripted;
 mod supervisor;
 mod tls;
 mod until;
+pub mod values;
 
 pub use until::until;
 

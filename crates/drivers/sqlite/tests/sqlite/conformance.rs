@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use mainstay_sql::{Driver, Value};
+use mainstay_sql::Driver;
 use mainstay_sqlite::SqliteDriver;
 use mainstay_testkit::conformance::Fixture;
 use mainstay_testkit::conformance_tests;
+use mainstay_testkit::values::{self, Refused, Sample};
 
 use super::bench::Bench;
 
@@ -19,20 +20,12 @@ impl Fixture for Bench {
          SELECT max(i) FROM n"
     }
 
-    fn values(&self) -> Vec<(&'static str, Value)> {
-        vec![
-            ("INTEGER", Value::I64(i64::MIN)),
-            ("INTEGER", Value::I64(i64::MAX)),
-            ("REAL", Value::F64(-0.1)),
-            ("REAL", Value::F64(f64::INFINITY)),
-            ("TEXT", Value::Text(String::new())),
-            ("TEXT", Value::Text("ünï 🙂 'quoted'".into())),
-            ("BLOB", Value::Bytes(vec![0, 255, 0].into())),
-        ]
+    fn values(&self) -> Vec<Sample> {
+        values::sqlite()
     }
 
-    fn refused_values(&self) -> Vec<(&'static str, Value)> {
-        vec![("REAL", Value::F64(f64::NAN))]
+    fn refused_values(&self) -> Vec<Refused> {
+        values::sqlite_refused()
     }
 }
 
