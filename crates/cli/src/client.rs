@@ -1,5 +1,7 @@
 //! Asks a running server over HTTP.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -9,7 +11,13 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::exit::BadUsage;
 
@@ -34,6 +42,9 @@ pub(crate) struct Target {
     /// The key to show, where the server asks for one
     #[arg(long, value_name = "KEY", env = "MAINSTAY_KEY", hide_env_values = true)]
     key: Option<String>,
+    /// The authority (PEM) that the certificate of an https:// server comes from
+    #[arg(long, value_name = "FILE", env = "MAINSTAY_CA")]
+    ca: Option<PathBuf>,
 }
 
 impl Target {
@@ -42,7 +53,7 @@ impl Target {
     /// # Errors
     /// The URL cannot be used.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let mut client = Client::new(&self.url)?;
+        let mut client = Client::new(&self.url, self.ca.as_deref())?;
         if let Some(key) = &self.key {
             let value = header::HeaderValue::try_from(format!("Bearer {key}"));
             let value =
@@ -61,14 +72,17 @@ pub(crate) struct Client {
     port: u16,
     authority: String,
     key: Option<header::HeaderValue>,
+    /// `None`: plain HTTP.
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 impl Client {
-    /// The client for a URL such as `http://127.0.0.1:7717`, whose scheme may be left out.
+    /// The client for a URL such as `http://127.0.0.1:7717`, whose scheme may be left out. `ca`: whom to
+    /// believe about the certificate of `https://`.
     ///
     /// # Errors
-    /// The URL cannot be used.
-    pub(crate) fn new(url: &str) -> anyhow::Result<Self> {
+    /// The URL or the file cannot be used.
+    pub(crate) fn new(url: &str, ca: Option<&Path>) -> anyhow::Result<Self> {
         let wrong = |what: &str| {
             BadUsage(format!(
                 "the URL {url:?} {what}; write it like {DEFAULT_URL}"
@@ -79,22 +93,32 @@ impl Client {
             false => format!("http://{url}"),
         };
         let uri: Uri = whole.parse().map_err(|_| wrong("is not one"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => bail!(wrong("asks for TLS, which this version does not speak")),
+        let encrypts = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             _ => bail!(wrong("does not begin with http://")),
-        }
+        };
         if uri.path() != "/" || uri.query().is_some() {
             bail!(wrong("has a path, which is not wanted"));
         }
         let host = uri.host().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| wrong("names no host"))?;
-        let port = uri.port_u16().unwrap_or(80);
+        let usual = if encrypts { 443 } else { 80 };
+        let port = uri.port_u16().unwrap_or(usual);
+        let name = host.trim_matches(['[', ']']).to_owned();
+        let tls = match (encrypts, ca) {
+            (false, _) => None,
+            (true, Some(ca)) => Some(trusting(&name, ca)?),
+            (true, None) => bail!(BadUsage(format!(
+                "the URL {url:?} asks for TLS: name the authority of its certificate by --ca FILE"
+            ))),
+        };
         Ok(Client {
-            host: host.trim_matches(['[', ']']).to_owned(),
+            host: name,
             port,
             authority: format!("{host}:{port}"),
             key: None,
+            tls,
         })
     }
 
@@ -110,7 +134,8 @@ impl Client {
 
     /// The server's address as people write it.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.authority)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
     }
 
     /// The source to use where the user names none: the only one there is.
@@ -137,15 +162,15 @@ impl Client {
             .await
             .with_context(|| {
                 format!(
-                    "http://{} did not answer within {} s; does it hang?",
-                    self.authority,
+                    "{} did not answer within {} s; does it hang?",
+                    self.url(),
                     ANSWER_MAX.as_secs()
                 )
             })??;
         let answer: Value = serde_json::from_slice(&body).with_context(|| {
             format!(
-                "http://{} answered {status} and no JSON; is it a Mainstay server?",
-                self.authority
+                "{} answered {status} and no JSON; is it a Mainstay server?",
+                self.url()
             )
         })?;
         if status.is_success() {
@@ -163,8 +188,8 @@ impl Client {
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         let lost = || {
             format!(
-                "the connection to http://{} broke off; is the server still there?",
-                self.authority
+                "the connection to {} broke off; is the server still there?",
+                self.url()
             )
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(self.connect().await?))
@@ -194,17 +219,65 @@ impl Client {
         answer
     }
 
-    async fn connect(&self) -> anyhow::Result<TcpStream> {
+    async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
+        let stream = self.reach().await?;
+        let Some((config, name)) = self.tls.clone() else {
+            return Ok(Box::new(stream));
+        };
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let shaken = tokio::time::timeout(CONNECT_MAX, handshake).await;
+        let shaken = shaken.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let stream = shaken.with_context(|| {
+            format!(
+                "{} is not encrypted as wanted; check that it has [server.tls], and that --ca is its authority",
+                self.url()
+            )
+        })?;
+        Ok(Box::new(stream))
+    }
+
+    async fn reach(&self) -> anyhow::Result<TcpStream> {
         let address = (self.host.as_str(), self.port);
         let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         connected.with_context(|| {
             format!(
-                "no server answers at http://{}; start one with `mainstay serve`, or name another with --url",
-                self.authority
+                "no server answers at {}; start one with `mainstay serve`, or name another with --url",
+                self.url()
             )
         })
     }
+}
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Believes that authority and nobody else.
+fn trusting(host: &str, ca: &Path) -> anyhow::Result<(Arc<ClientConfig>, ServerName<'static>)> {
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|_| BadUsage(format!("no certificate can be for {host:?}")))?;
+    let refused = || {
+        format!(
+            "--ca {}: not a certificate in PEM that can be read",
+            ca.display()
+        )
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca).with_context(refused)? {
+        roots
+            .add(certificate.with_context(refused)?)
+            .with_context(refused)?;
+    }
+    if roots.is_empty() {
+        bail!(refused());
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok((Arc::new(config), name))
 }
 
 /// A name as one step of a path.
@@ -254,13 +327,13 @@ mod tests {
             ("", "is not one"),
         ];
         for (url, expected) in table {
-            let error = Client::new(url).unwrap_err();
+            let error = Client::new(url, None).unwrap_err();
             assert!(error.is::<BadUsage>(), "{url}");
             assert!(error.to_string().contains(expected), "{url}: {error}");
         }
-        let client = Client::new("http://[::1]:7717/").unwrap();
+        let client = Client::new("http://[::1]:7717/", None).unwrap();
         assert_eq!((client.host.as_str(), client.port), ("::1", 7717));
-        let client = Client::new("localhost:7718").unwrap();
+        let client = Client::new("localhost:7718", None).unwrap();
         assert_eq!(client.url(), "http://localhost:7718");
     }
 

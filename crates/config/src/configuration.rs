@@ -18,6 +18,7 @@ use crate::problem::{Findings, Problem};
 use crate::secret::{ProcessSecrets, SecretReader};
 use crate::server::ServerSettings;
 use crate::source::{Address, Parts, Shared, SourceDraft, SourceSettings};
+use crate::tls::TlsMarks;
 use crate::tree::Tree;
 
 /// Everything that the program is told, complete and checked. Two are equal if the same is in
@@ -36,6 +37,8 @@ pub struct Configuration {
 struct Written {
     shared: Shared,
     sources: Vec<SourceDraft>,
+    /// Where `[server.tls]` stands.
+    tls: Option<TlsMarks>,
 }
 
 impl PartialEq for Configuration {
@@ -162,6 +165,11 @@ impl Configuration {
             }
         }
         configuration
+    }
+
+    /// Where `[server.tls]` was written.
+    pub(crate) fn written_tls(&self) -> Option<&TlsMarks> {
+        self.written.tls.as_ref()
     }
 
     /// What the layers said about a source.

@@ -49,6 +49,7 @@ mod secret;
 mod server;
 mod source;
 mod suggestion;
+mod tls;
 mod tree;
 mod words;
 
@@ -67,4 +68,5 @@ pub use source::{
     Address, ClientCertificate, Driver, DriverOption, EndpointSettings, OptionKind, Promotion,
     Replication, ServerAddress, SourceSettings, TlsMode, TlsSettings,
 };
+pub use tls::ServerTls;
 pub use tree::{Format, Tree};

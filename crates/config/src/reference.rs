@@ -11,6 +11,7 @@ use crate::policy::PRESET;
 use crate::scalar;
 use crate::server::SERVER_KEYS;
 use crate::source::{Driver, OptionKind, SOURCE_KEYS};
+use crate::tls::TLS_KEYS;
 
 const HEAD: &str = "# Configuration
 
@@ -55,6 +56,12 @@ pub fn reference_text() -> String {
         "\n### Keys of callers: `[server.keys.NAME]`\n\nWithout any, whoever reaches the port may do everything, and it is on loopback only.\n\n| key | example | what it is |\n|---|---|---|\n",
     );
     for (name, example, doc) in KEY_KEYS {
+        row(&mut text, &[&code(name), &code(example), doc]);
+    }
+    text.push_str(
+        "\n### Encryption: `[server.tls]`\n\nWithout it HTTP is plain. The files are read again at a reload and when they change.\n\n| key | example | what it is |\n|---|---|---|\n",
+    );
+    for (name, example, doc) in TLS_KEYS {
         row(&mut text, &[&code(name), &code(example), doc]);
     }
     text.push_str(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::key::{self, KeySettings};
 use crate::problem::{Findings, Wrong};
 use crate::scalar::{self, within};
+use crate::tls::{self, ServerTls, TlsMarks};
 use crate::tree::{Node, Table, join};
 
 /// Settings of the program.
@@ -40,6 +41,8 @@ pub struct ServerSettings {
     pub statements_max: u32,
     /// Keys by id. None: whoever reaches the port may do everything.
     pub keys: BTreeMap<String, KeySettings>,
+    /// Encryption. None: plain HTTP.
+    pub tls: Option<ServerTls>,
 }
 
 impl Default for ServerSettings {
@@ -61,6 +64,7 @@ impl Default for ServerSettings {
             rows_max: 10_000,
             statements_max: 1000,
             keys: BTreeMap::new(),
+            tls: None,
         }
     }
 }
@@ -139,15 +143,21 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
 ];
 
 /// Keys of later versions, so that they are not taken for slips of the keyboard.
-pub(crate) const LATER: &[&str] = &["tls", "store"];
+pub(crate) const LATER: &[&str] = &["store"];
 
 impl ServerSettings {
-    pub(crate) fn read(table: &Table, findings: &mut Findings) -> Self {
+    pub(crate) fn read(table: &Table, findings: &mut Findings) -> (Self, Option<TlsMarks>) {
         let mut settings = ServerSettings::default();
+        let mut marks = None;
         for (name, entry) in table.iter() {
             let path = join("server", name);
             if name == "keys" {
                 settings.keys = key::read_all(&path, entry, findings).into_iter().collect();
+                continue;
+            }
+            if name == "tls" {
+                let read = tls::read(&path, entry, findings);
+                (settings.tls, marks) = read.unzip();
                 continue;
             }
             match SERVER_KEYS.iter().find(|key| key.name == name) {
@@ -160,13 +170,16 @@ impl ServerSettings {
                     findings.error(&entry.mark, path, Wrong::unavailable(name));
                 }
                 None => {
-                    let known = SERVER_KEYS.iter().map(|key| key.name).chain(["keys"]);
+                    let known = SERVER_KEYS
+                        .iter()
+                        .map(|key| key.name)
+                        .chain(["keys", "tls"]);
                     findings.unknown(&entry.mark, path, name, known);
                 }
             }
         }
         settings.refuse_open_port(table, findings);
-        settings
+        (settings, marks)
     }
 
     /// Without keys everybody who reaches the port could do everything.

@@ -12,5 +12,6 @@ mod config {
     mod mistakes;
     mod secrets;
     mod smoke;
+    mod tls;
     mod urls;
 }

@@ -15,6 +15,7 @@ mod paced;
 mod phase;
 mod route;
 mod routes;
+mod tls;
 mod trace;
 mod unique;
 
@@ -32,9 +33,11 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::{Assembly, AssemblyError, Sources};
 use crate::layers::{Layers, LayersError};
 use app::App;
+use tls::Tls;
 
 pub use keys::new_key;
 pub use openapi::openapi;
+pub use tls::{TlsError, check_tls};
 
 /// Background work that ends by being told to gets this long.
 const BACKGROUND_MAX: Duration = Duration::from_secs(5);
@@ -57,6 +60,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address cannot be listened on.
     #[error(
         "cannot listen on {address}: {source}; choose another one by server.listen or --listen"
@@ -102,8 +108,25 @@ impl Server {
     /// [`StartError`] says what to mend. Not cancel safe: a dropped future may leave sources running
     /// until the runtime ends.
     pub async fn start(options: LoadOptions) -> Result<Running, StartError> {
+        Server::start_as(options, true).await
+    }
+
+    /// The same in plain HTTP, whatever the configuration says: for a program that serves itself alone.
+    ///
+    /// # Errors
+    /// As [`start`](Server::start).
+    pub async fn start_plain(options: LoadOptions) -> Result<Running, StartError> {
+        Server::start_as(options, false).await
+    }
+
+    async fn start_as(options: LoadOptions, encrypts: bool) -> Result<Running, StartError> {
         let (layers, warnings) = Layers::load(options).await?;
         let configuration = layers.configuration();
+        let files = configuration.server.tls.as_ref().filter(|_| encrypts);
+        let tls = match files {
+            Some(files) => Some(Arc::new(Tls::new(tls::load(files).await?))),
+            None => None,
+        };
         let background = Tasks::new();
         let chance = Chance::from_entropy();
         tracing::info!(seed = chance.seed(), "randomness");
@@ -119,7 +142,11 @@ impl Server {
                 return Err(StartError::Listen { address, source });
             }
         };
-        let app = Arc::new(App::new(layers, sources, chance, background.clone()));
+        if let Some(tls) = &tls {
+            background.spawn(Tls::follow(Arc::clone(tls)));
+        }
+        let app = App::new(layers, sources, chance, background.clone());
+        let app = Arc::new(app.with_tls(tls));
         let connections = Tasks::new();
         let stopping = app.stopping().clone();
         let accepting = connection::accept(Arc::clone(&app), listener, connections.clone());
@@ -164,6 +191,21 @@ impl Running {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens, as callers write it.
+    pub fn url(&self) -> String {
+        let scheme = match self.app.tls() {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The certificate that it shows; `None`: it is not encrypted.
+    pub fn certificate(&self) -> Option<std::path::PathBuf> {
+        self.app.tls()?;
+        self.app.settings().tls.as_ref().map(|tls| tls.cert.clone())
     }
 
     /// The running sources, as they are now.

@@ -11,5 +11,5 @@ mod problem;
 mod transactions;
 
 pub use assembly::{Assembly, AssemblyError, Served, Sources};
-pub use http::{Ended, Running, Server, StartError, new_key, openapi};
+pub use http::{Ended, Running, Server, StartError, TlsError, check_tls, new_key, openapi};
 pub use problem::Problem;

@@ -17,6 +17,7 @@ mod server {
     mod postgres;
     mod rig;
     mod stress;
+    mod tls;
     mod transactions;
     mod wire;
 }

@@ -40,6 +40,15 @@ impl Account {
         })
     }
 
+    /// The one that we are.
+    pub(crate) fn ourselves() -> Self {
+        Self {
+            uid: geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            switch: false,
+        }
+    }
+
     /// Hands a file or folder to this account.
     pub(crate) fn own(self, path: &Path) -> Result<()> {
         if self.switch {

@@ -20,6 +20,7 @@ mod tls;
 mod until;
 pub mod values;
 
+pub use tls::{TlsFiles, certificates};
 pub use until::until;
 
 /// How many cases a seeded test runs: `short` by default, `long` where `scripts/test --long` asks

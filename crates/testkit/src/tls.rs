@@ -21,6 +21,14 @@ pub struct TlsFiles {
     pub client_key: PathBuf,
 }
 
+/// Makes certificates in `folder`, which is there, with the `openssl` program: for a listener of our own.
+///
+/// # Errors
+/// The program is missing, or cannot write there.
+pub fn certificates(folder: &Path) -> Result<TlsFiles> {
+    make(Account::ourselves(), folder, "client")
+}
+
 /// Makes all files in `folder` with the `openssl` program. `client` is the client's common name.
 pub(crate) fn make(account: Account, folder: &Path, client: &'static str) -> Result<TlsFiles> {
     let path = |name: &str| folder.join(name);

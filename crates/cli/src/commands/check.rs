@@ -74,6 +74,7 @@ fn problems(options: LoadOptions) -> Vec<Problem> {
             let missing = mainstay_config::missing_files(&loaded.configuration, made);
             let mut problems = loaded.warnings;
             problems.extend(missing);
+            problems.extend(mainstay_server::check_tls(&loaded.configuration));
             problems.sort();
             problems
         }

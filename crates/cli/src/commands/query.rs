@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ok(running) => running,
         Err(exit) => return Ok(exit),
     };
-    let client = Client::new(&format!("http://{}", running.address()))?;
+    let client = Client::new(&running.url(), None)?;
     let asked = ask(&arguments, &client).await;
     let limit = running.drain_timeout();
     running.shutdown(limit).await;
@@ -114,7 +114,7 @@ async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
         path: "server.listen".to_owned(),
         value: "127.0.0.1:0".to_owned(),
     };
-    let running = match Server::start(settings::options(files, vec![listen])).await {
+    let running = match Server::start_plain(settings::options(files, vec![listen])).await {
         Ok(running) => running,
         Err(StartError::Configuration(problems)) => return Ok(Err(settings::refuse(&problems))),
         Err(error) => return Err(serve::refused(error)),

@@ -51,6 +51,70 @@ fn the_lines_that_serve_prints_work_as_they_are_printed() {
 }
 
 #[test]
+fn an_encrypted_server_is_checked_served_greeted_and_asked() {
+    let place = Place::new();
+    let files = mainstay_testkit::certificates(place.path()).unwrap();
+    let config = |cert: &str| {
+        format!(
+            "[server]\ndata_dir = \"data\"\n[server.tls]\ncert = \"{cert}\"\nkey = \"server.key\"\n\
+             [sources.s]\ndriver = \"sqlite\"\npath = \"s.db\"\noptions = {{ create = \"true\" }}\n\
+             [sources.s.endpoints.a]\n"
+        )
+    };
+    place.write("wrong.toml", &config("server.key"));
+    let checked = place.run(&["check", "wrong.toml"]);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    let expected = "wrong.toml:4:1: error: server.tls.cert: server.key: holds no certificate";
+    assert!(checked.out.contains(expected), "{checked:?}");
+    let refused = place.run(&["serve", "--config", "wrong.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("holds no certificate"), "{refused:?}");
+
+    place.write("right.toml", &config("server.crt"));
+    assert_eq!(place.run(&["check", "right.toml"]).code, 0);
+    let server = place.serve(&["--config", "right.toml"]);
+    assert!(
+        server.url.starts_with("https://127.0.0.1:"),
+        "{}",
+        server.url
+    );
+    let line = curl_lines(&server.greeting)[0].to_owned();
+    let told = run(Command::new("sh")
+        .arg("-c")
+        .arg(&line)
+        .current_dir(place.path()));
+    assert!(told.out.contains("\"name\":\"s\""), "{line}: {told:?}");
+    let ca = files.ca.display().to_string();
+    let ask = [
+        "query",
+        "SELECT 1 AS one",
+        "--format",
+        "csv",
+        "--url",
+        &server.url,
+    ];
+    let asked = place.run(&[&ask[..], &["--ca", &ca]].concat());
+    assert_eq!(
+        (asked.code, asked.out.as_str()),
+        (0, "one\n1\n"),
+        "{asked:?}"
+    );
+    let alone = place.run(&ask);
+    assert_eq!(alone.code, 64, "{alone:?}");
+    assert!(alone.err.contains("--ca FILE"), "{alone:?}");
+    let own = [
+        "query",
+        "SELECT 2 AS two",
+        "--format",
+        "csv",
+        "--config",
+        "right.toml",
+    ];
+    let own = place.run(&own);
+    assert_eq!((own.code, own.out.as_str()), (0, "two\n2\n"), "{own:?}");
+}
+
+#[test]
 fn the_end_says_which_transactions_were_rolled_back() {
     let place = Place::new();
     let server = place.serve(&[]);

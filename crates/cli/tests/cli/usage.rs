@@ -10,10 +10,7 @@ fn wrong_usage_ends_with_64_and_says_what_to_do() {
         (&["check"], "<FILE>"),
         (&["demo", "--seconds", "1"], "5..=600"),
         (&["completions", "basic"], "bash"),
-        (
-            &["status", "--url", "https://localhost"],
-            "http://127.0.0.1:7717",
-        ),
+        (&["status", "--url", "https://localhost"], "--ca FILE"),
         (&["explain", "nowhere", "orders"], "files come first"),
         (&["explain", "--source", "demo"], "--sql"),
     ] {

@@ -105,7 +105,7 @@ fn embedded(above: &Tree) -> Tree {
         .unwrap_or_default();
     let mut ignored = Findings::default();
     let server = match above.root.get("server").map(|entry| &entry.node.value) {
-        Some(Value::Table(table)) => ServerSettings::read(table, &mut ignored),
+        Some(Value::Table(table)) => ServerSettings::read(table, &mut ignored).0,
         _ => ServerSettings::default(),
     };
     let mark = Mark::whole(Origin::BuiltIn);

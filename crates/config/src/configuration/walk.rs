@@ -31,7 +31,7 @@ pub(super) fn walk(
     secrets: &Arc<dyn SecretReader>,
     findings: &mut Findings,
 ) -> Configuration {
-    let mut server = ServerSettings::default();
+    let (mut server, mut tls) = (ServerSettings::default(), None);
     let mut shared = Shared {
         policies: vec![
             PolicyLayer::empty("policy"),
@@ -48,7 +48,7 @@ pub(super) fn walk(
         match name {
             "server" => {
                 if let Some(table) = table(name, entry, findings) {
-                    server = ServerSettings::read(table, findings);
+                    (server, tls) = ServerSettings::read(table, findings);
                 }
             }
             "policy" => shared.policies[0] = policy(name, entry, findings),
@@ -79,6 +79,7 @@ pub(super) fn walk(
         written: Written {
             shared,
             sources: drafts,
+            tls,
         },
     }
 }

@@ -338,7 +338,7 @@ fn words_of_later_versions_are_known() {
         "services.compute",
         "search",
         "message",
-        "server.tls",
+        "server.store",
     ] {
         let problems = check(toml(&format!("[{table}]\nx = 1")));
         let all = lines(&problems);

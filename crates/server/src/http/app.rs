@@ -23,6 +23,7 @@ use tower::Service;
 use super::caller::Caller;
 use super::keys::{self, Rates};
 use super::openapi::openapi;
+use super::tls::Tls;
 use crate::assembly::{Served, Sources};
 use crate::layers::Layers;
 use crate::problem::Problem;
@@ -43,6 +44,8 @@ pub(crate) struct App {
     stopping: CancellationToken,
     counts: Counts,
     rates: Rates,
+    /// `None`: plain HTTP.
+    tls: Option<Arc<Tls>>,
     /// What `/openapi.json` gives.
     document: Bytes,
     started: Instant,
@@ -98,9 +101,20 @@ impl App {
             stopping: CancellationToken::new(),
             counts: Counts::default(),
             rates: Rates::default(),
+            tls: None,
             document: openapi().to_string().into(),
             started: Instant::now(),
         }
+    }
+
+    /// With a certificate, or without.
+    pub(super) fn with_tls(self, tls: Option<Arc<Tls>>) -> Self {
+        App { tls, ..self }
+    }
+
+    /// The encryption of the listener.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     pub(crate) fn layers(&self) -> &Layers {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::app::App;
+use super::tls::{TlsError, load};
 use crate::assembly::{AssemblyError, Plan, Served};
 use crate::layers::{Candidate, LayersError};
 use crate::problem::Problem;
@@ -76,24 +77,32 @@ impl App {
         told.await.unwrap_or_else(|_| Err(Problem::internal()))
     }
 
-    /// Puts a checked configuration in force, as part of a [`change`](App::change), unless it is a dry run. `returning`: endpoints that the API
-    /// has removed come back if the configuration names them.
+    /// Puts a checked configuration in force, as part of a [`change`](App::change), unless it is a dry run. `reread`: its
+    /// files were read again, so certificates are as well, and endpoints that the API has removed come back
+    /// if they are named.
     pub(super) async fn put_in_force(
         &self,
         candidate: Candidate,
         dry_run: bool,
-        returning: bool,
+        reread: bool,
     ) -> Result<Changed, Problem> {
         let new = candidate.configuration.clone();
         let old = self.layers().configuration();
         restart_needed(&old, &new)?;
         let mut changed = compare(&old, &new);
         changed.warnings.clone_from(&candidate.warnings);
+        let certificate = match (self.tls(), &new.server.tls) {
+            (Some(tls), Some(files)) if reread => Some((tls, load(files).await.map_err(unfit)?)),
+            _ => None,
+        };
         if dry_run {
             return Ok(changed);
         }
-        let steps = self.prepare(&new, returning)?;
+        let steps = self.prepare(&new, reread)?;
         self.layers().commit(candidate).await.map_err(refused)?;
+        if let Some((tls, fresh)) = certificate {
+            tls.exchange(fresh);
+        }
         self.swap(&new, steps);
         changed.applied = true;
         Ok(changed)
@@ -171,6 +180,7 @@ fn restart_needed(old: &Configuration, new: &Configuration) -> Result<(), Proble
             "server.connections_max",
             was.connections_max == is.connections_max,
         ),
+        ("server.tls", was.tls.is_some() == is.tls.is_some()),
     ] {
         if !same {
             return Err(Problem::new(
@@ -274,6 +284,12 @@ pub(super) fn refused(error: LayersError) -> Problem {
             "check the data folder and its permissions; the old settings stay",
         ),
     }
+}
+
+/// A certificate that cannot be used.
+fn unfit(error: TlsError) -> Problem {
+    let hint = "mend it; the former certificate and all other settings stay";
+    Problem::new("policy_refused", error.to_string(), hint)
 }
 
 /// Settings that no source can be made from.

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::app::App;
-use super::paced::{Pace, Paced, Render};
+use super::paced::{Pace, Paced, Render, Socket};
 use super::phase::{Phase, Stepping};
 use super::routes;
 use crate::problem::Problem;
@@ -31,6 +31,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 const TOLD_MAX: usize = 64;
 /// How long telling may take.
 const TELLING_MAX: Duration = Duration::from_secs(1);
+/// The first byte of an encrypted connection.
+const HANDSHAKE: u8 = 0x16;
 /// After an error of `accept`, which is usually a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -60,6 +62,10 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
             }
             Err(_) => {
                 app.counts().count_refused_connection();
+                if app.tls().is_some() {
+                    // It could not read why.
+                    continue;
+                }
                 if let Ok(permit) = Arc::clone(&telling).try_acquire_owned() {
                     let answer = app.refuse_early(too_many());
                     tasks.spawn_bounded(TELLING_MAX, refuse(stream, answer, permit));
@@ -72,6 +78,38 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
 async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSemaphorePermit) {
     // Answers are written whole, so that waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = app.tls().cloned() else {
+        talk(app, router, stream).await;
+        return drop(place);
+    };
+    let limit = app.settings().header_timeout;
+    let stopping = app.stopping().clone();
+    let handshake = tokio::time::timeout(limit, async {
+        let mut first = [0];
+        match stream.peek(&mut first).await {
+            Ok(1) if first[0] != HANDSHAKE => {
+                let answer = app.refuse_early(not_encrypted());
+                tokio::time::timeout(TELLING_MAX, tell(stream, answer))
+                    .await
+                    .ok();
+                None
+            }
+            _ => Some(tls.accept(stream).await),
+        }
+    });
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = stopping.cancelled() => return,
+    };
+    match shaken {
+        Ok(Some(Ok(stream))) => talk(app, router, stream).await,
+        Ok(Some(Err(error))) => tracing::debug!(%error, "a handshake failed"),
+        Ok(None) | Err(_) => {}
+    }
+    drop(place);
+}
+
+async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'static) {
     let settings = app.settings();
     let phase = Phase::default();
     let pace = Pace {
@@ -112,7 +150,13 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSem
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
     }
-    drop(place);
+}
+
+fn not_encrypted() -> Problem {
+    Problem::bad_request(
+        "the request is not encrypted, and this port takes encrypted ones only",
+        "call it as https://",
+    )
 }
 
 fn too_many() -> Problem {
@@ -124,11 +168,16 @@ fn too_many() -> Problem {
     .retry_after(Duration::from_secs(1))
 }
 
-/// Says that there are too many connections, and lets the client read it before closing.
-async fn refuse(mut stream: TcpStream, answer: Vec<u8>, permit: OwnedSemaphorePermit) {
+/// Says that there are too many connections.
+async fn refuse(stream: TcpStream, answer: Vec<u8>, permit: OwnedSemaphorePermit) {
+    tell(stream, answer).await;
+    drop(permit);
+}
+
+/// Writes a whole answer, and lets the client read it before closing.
+async fn tell(mut stream: TcpStream, answer: Vec<u8>) {
     if stream.write_all(&answer).await.is_ok() && stream.shutdown().await.is_ok() {
         let mut ignored = [0; 1024];
         while stream.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
     }
-    drop(permit);
 }

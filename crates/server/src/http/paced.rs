@@ -314,7 +314,10 @@ impl<S: Socket> AsyncWrite for Paced<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        let this = &mut *self;
+        // An encrypted socket may keep back what it was given.
+        let flushed = Pin::new(&mut this.socket).poll_flush(cx);
+        ready!(this.written(cx, flushed))?;
         // All that was handed over is written: the next request may come, or the end.
         if self.phase.advance(Step::Answered, Step::Idle) && self.has_ended {
             cx.waker().wake_by_ref();
@@ -325,7 +328,8 @@ impl<S: Socket> AsyncWrite for Paced<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.rest_until.is_none() {
-            ready!(Pin::new(&mut this.socket).poll_shutdown(cx))?;
+            let ended = Pin::new(&mut this.socket).poll_shutdown(cx);
+            ready!(this.written(cx, ended))?;
         }
         if this.has_told && !this.has_ended {
             ready!(this.poll_rest(cx));

@@ -1,5 +1,7 @@
 //! What `serve` prints once it listens: where, and lines to copy and paste.
 
+use std::path::Path;
+
 use mainstay_server::Running;
 
 use crate::client::DEFAULT_URL;
@@ -10,7 +12,8 @@ use crate::own_name::own_name;
 pub(super) fn text(running: &Running) -> String {
     let paint = Paint::stdout();
     let program = own_name();
-    let url = format!("http://{}", running.address());
+    let url = running.url();
+    let certificate = running.certificate();
     let sources = running.sources();
     let names: Vec<String> = sources
         .iter()
@@ -28,7 +31,7 @@ pub(super) fn text(running: &Running) -> String {
     ];
     let is_demo = names.iter().any(|name| name == "demo");
     lines.extend(
-        to_try(&url, is_demo)
+        to_try(&curl(certificate.as_deref()), &url, is_demo)
             .into_iter()
             .map(|line| format!("  {line}")),
     );
@@ -51,19 +54,34 @@ fn sources_line(program: &str, names: &[String]) -> String {
 fn watch_line(program: &str, url: &str) -> String {
     let place = match url {
         DEFAULT_URL => String::new(),
+        url if url.starts_with("https:") => {
+            format!(" --url {url} --ca FILE` (FILE: the authority of its certificate)")
+        }
         url => format!(" --url {url}"),
     };
-    format!("Watch it with `{program} status --watch{place}`; Ctrl-C ends it.")
+    let place = match place.contains('`') {
+        true => place,
+        false => format!("{place}`"),
+    };
+    format!("Watch it with `{program} status --watch{place}; Ctrl-C ends it.")
+}
+
+/// How to call it; a certificate of one's own is its own authority.
+fn curl(certificate: Option<&Path>) -> String {
+    match certificate {
+        Some(certificate) => format!("curl -s --cacert '{}'", certificate.display()),
+        None => "curl -s".to_owned(),
+    }
 }
 
 /// Lines for a shell. Only the sample's tables are known to be there.
-fn to_try(url: &str, is_demo: bool) -> Vec<String> {
-    let mut lines = vec![format!("curl -s {url}/v1/sources")];
+fn to_try(curl: &str, url: &str, is_demo: bool) -> Vec<String> {
+    let mut lines = vec![format!("{curl} {url}/v1/sources")];
     if is_demo {
         let source = format!("{url}/v1/sources/demo");
-        let post = |path: &str, body: &str| format!("curl -s {path} -d '{body}'");
+        let post = |path: &str, body: &str| format!("{curl} {path} -d '{body}'");
         lines.extend([
-            format!("curl -s {source}/entities"),
+            format!("{curl} {source}/entities"),
             post(
                 &format!("{source}/find"),
                 r#"{"entity":"customers","filters":[{"field":"city","value":"Oslo"}],"page":{"number":1,"size":3}}"#,
