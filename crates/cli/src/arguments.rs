@@ -9,6 +9,7 @@ const EXAMPLES: &str = "\
 Examples:
   mainstay demo                      watch a primary fail and come back, in 15 seconds
   mainstay serve                     serve a sample database on http://127.0.0.1:7717
+  mainstay start; mainstay stop      the same in the background
   mainstay init && mainstay serve --config mainstay.toml
                                      begin with a configuration of your own
   mainstay check mainstay.toml       all that is wrong with a file, at once
@@ -34,6 +35,10 @@ struct CommandLine {
 pub(crate) enum Command {
     Init(init::Arguments),
     Serve(serve::Arguments),
+    #[cfg(unix)]
+    Start(crate::commands::start::Arguments),
+    #[cfg(unix)]
+    Stop(crate::commands::stop::Arguments),
     Check(check::Arguments),
     Explain(explain::Arguments),
     Query(query::Arguments),

@@ -53,7 +53,15 @@ impl Target {
     /// # Errors
     /// The URL cannot be used.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let mut client = Client::new(&self.url, self.ca.as_deref())?;
+        self.client_of(&self.url)
+    }
+
+    /// The client for another URL, with the same key.
+    ///
+    /// # Errors
+    /// The URL cannot be used.
+    pub(crate) fn client_of(&self, url: &str) -> anyhow::Result<Client> {
+        let mut client = Client::new(url, self.ca.as_deref())?;
         if let Some(key) = &self.key {
             let value = header::HeaderValue::try_from(format!("Bearer {key}"));
             let value =

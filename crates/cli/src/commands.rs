@@ -8,4 +8,8 @@ pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod query;
 pub(crate) mod serve;
+#[cfg(unix)]
+pub(crate) mod start;
 pub(crate) mod status;
+#[cfg(unix)]
+pub(crate) mod stop;

@@ -17,6 +17,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+#[cfg(unix)]
+impl LogFormat {
+    /// As it stands on a command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
 /// Starts logging for the whole process.
 ///
 /// # Errors

@@ -3,10 +3,14 @@
 mod arguments;
 mod client;
 mod commands;
+#[cfg(unix)]
+mod daemon;
 mod exit;
 mod logs;
 mod output;
 mod own_name;
+#[cfg(unix)]
+mod pid_file;
 mod settings;
 mod signals;
 mod table;
@@ -35,6 +39,10 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Query(arguments) => wait_for(query::run(arguments)),
         Command::Status(arguments) => wait_for(status::run(arguments)),
+        #[cfg(unix)]
+        Command::Start(arguments) => wait_for(commands::start::run(arguments)),
+        #[cfg(unix)]
+        Command::Stop(arguments) => wait_for(commands::stop::run(arguments)),
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
     }
 }

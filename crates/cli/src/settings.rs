@@ -17,6 +17,19 @@ pub(crate) fn options(files: &[PathBuf], flags: Vec<Flag>) -> LoadOptions {
     }
 }
 
+/// Flags that stand for keys, as far as they are given.
+pub(crate) fn flags<const N: usize>(given: [(&str, &str, &Option<String>); N]) -> Vec<Flag> {
+    let flags = given.into_iter();
+    let given = flags.filter_map(|(name, path, value)| {
+        value.clone().map(|value| Flag {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            value,
+        })
+    });
+    given.collect()
+}
+
 /// Variables that are no text cannot be configuration.
 fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {

@@ -8,23 +8,70 @@ use tokio::time::Instant;
 /// one to its group: that is one wish.
 const TOGETHER: Duration = Duration::from_millis(200);
 
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    End,
+    /// Read the configuration again.
+    Reload,
+}
+
+/// Asks a process to end. One that is gone already has nothing to be asked for.
+#[cfg(unix)]
+pub(crate) fn end(pid: u32) {
+    use nix::sys::signal::{Signal, kill};
+    if let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) {
+        let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM);
+    }
+}
+
 /// Ctrl-C, the signal by which services are ended and, where wanted, that of a terminal that is closed.
 #[derive(Debug)]
 pub(crate) struct Signals {
     last: Option<Instant>,
     #[cfg(unix)]
     kinds: Vec<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    reload: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
-    /// Ctrl-C and SIGTERM.
-    pub(crate) fn new() -> std::io::Result<Self> {
-        Self::of(false)
-    }
-
-    /// These and SIGHUP, for what nobody needs once its terminal is gone.
+    /// Ctrl-C, SIGTERM and SIGHUP, for what nobody needs once its terminal is gone.
     pub(crate) fn with_hangup() -> std::io::Result<Self> {
         Self::of(true)
+    }
+
+    /// Ctrl-C, SIGTERM, and SIGHUP to read the configuration again; on a terminal it says that the
+    /// terminal is gone.
+    pub(crate) fn of_a_service() -> std::io::Result<Self> {
+        use std::io::IsTerminal;
+        if std::io::stdin().is_terminal() {
+            return Self::of(true);
+        }
+        let signals = Self::of(false)?;
+        #[cfg(unix)]
+        let signals = Signals {
+            reload: Some(tokio::signal::unix::signal(
+                tokio::signal::unix::SignalKind::hangup(),
+            )?),
+            ..signals
+        };
+        Ok(signals)
+    }
+
+    /// Waits for the next one that ends the program or asks to reload.
+    pub(crate) async fn next_or_reload(&mut self) -> Wish {
+        #[cfg(unix)]
+        if let Some(mut reload) = self.reload.take() {
+            let wish = tokio::select! {
+                () = self.next() => Wish::End,
+                _ = reload.recv() => Wish::Reload,
+            };
+            self.reload = Some(reload);
+            return wish;
+        }
+        self.next().await;
+        Wish::End
     }
 
     /// Waits for the next one. Cancel safe: a signal that came is not lost.
@@ -49,7 +96,11 @@ impl Signals {
         if hangup {
             kinds.push(signal(SignalKind::hangup())?);
         }
-        Ok(Signals { last: None, kinds })
+        Ok(Signals {
+            last: None,
+            kinds,
+            reload: None,
+        })
     }
 
     #[cfg(unix)]

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "cli/background.rs"]
+mod background;
+#[path = "cli/contrib.rs"]
+mod contrib;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/docs.rs"]

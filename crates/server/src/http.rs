@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::assembly::{Assembly, AssemblyError, Sources};
 use crate::layers::{Layers, LayersError};
+use crate::problem::Problem;
 use app::App;
 use tls::Tls;
 
@@ -221,6 +222,15 @@ impl Running {
     /// How long the configuration lets work in flight go on at the end.
     pub fn drain_timeout(&self) -> Duration {
         self.app.settings().drain_timeout
+    }
+
+    /// Reads the configuration's files again, as `POST /v1/admin/reload` does. Cancel safe: what was begun
+    /// is done.
+    ///
+    /// # Errors
+    /// What is wrong with them; the old settings stay in force.
+    pub async fn reload(&self) -> Result<(), Problem> {
+        change::reload(&self.app, false).await.map(|_| ())
     }
 
     /// Ends in order: no new connections, requests in flight finish within `limit`, open transactions

@@ -263,6 +263,16 @@ impl Problem {
     }
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} [{}]", self.parts.detail, self.parts.code)?;
+        match &self.parts.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl From<SqlError> for Problem {
     fn from(error: SqlError) -> Self {
         let detail = error.detail();

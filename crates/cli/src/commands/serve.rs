@@ -1,7 +1,11 @@
 //! `serve`: the server in the foreground, until a signal ends it.
 
+#[cfg(unix)]
+mod background;
 mod greeting;
 
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +16,9 @@ use crate::exit::Exit;
 use crate::logs::{self, LogFormat};
 use crate::output;
 use crate::settings;
-use crate::signals::Signals;
+use crate::signals::{Signals, Wish};
+#[cfg(unix)]
+use background::{Background, notify};
 
 /// Serve sources over HTTP
 ///
@@ -20,8 +26,9 @@ use crate::signals::Signals;
 /// are down are no reason not to start: they are used as soon as they answer. Logs go to stderr.
 ///
 /// Ctrl-C or SIGTERM ends it in order: work in flight is finished, the audit trail is written. A second
-/// one ends it at once.
+/// one ends it at once. SIGHUP reads the configuration again, unless stdin is a terminal.
 #[derive(Debug, clap::Args)]
+#[group(id = "serve")]
 #[command(after_help = "Examples:
   mainstay serve
   mainstay serve --listen 127.0.0.1:8080 --data-dir /tmp/mainstay
@@ -33,13 +40,13 @@ Strongest first: flag, environment, file, default.")]
 pub(crate) struct Arguments {
     /// A configuration file; may be given several times, later ones win
     #[arg(long, value_name = "FILE")]
-    config: Vec<PathBuf>,
+    pub(crate) config: Vec<PathBuf>,
     /// Where to listen: loopback, or with keys any address; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The folder for the program's files
     #[arg(long, value_name = "FOLDER")]
-    data_dir: Option<String>,
+    pub(crate) data_dir: Option<String>,
     /// What is logged: error, warn, info, debug or trace
     #[arg(
         long,
@@ -51,42 +58,98 @@ pub(crate) struct Arguments {
     /// How log lines look
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// Started by `start`: the pid file, which is stdin as well, and the log
+    #[cfg(unix)]
+    #[arg(long, hide = true, num_args = 2, value_names = ["PID_FILE", "LOG_FILE"])]
+    background: Option<Vec<PathBuf>>,
+}
+
+#[cfg(unix)]
+impl Arguments {
+    /// They again, for another process.
+    pub(crate) fn given(&self) -> Vec<OsString> {
+        let mut given: Vec<OsString> = Vec::new();
+        for file in &self.config {
+            given.extend(["--config".into(), file.into()]);
+        }
+        let texts = [("--listen", &self.listen), ("--data-dir", &self.data_dir)];
+        for (name, text) in texts {
+            given.extend(text.iter().flat_map(|text| [name.into(), text.into()]));
+        }
+        let format = self.log_format.name();
+        given.extend(["--log", &self.log, "--log-format", format].map(OsString::from));
+        given
+    }
 }
 
 /// Serves until a signal.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    #[cfg(unix)]
+    if let Some([pid_file, log]) = arguments.background.as_deref() {
+        let mut background = Background::enter(pid_file, log)?;
+        let (told, exit) = serve(&arguments, |running| background.say(&running.url())).await?;
+        output::complain(&told);
+        background.end(&told, exit);
+        return Ok(exit);
+    }
+    let (told, exit) = serve(&arguments, |_| Ok(())).await?;
+    output::complain(&told);
+    Ok(exit)
+}
+
+/// What it says at its end, and with what.
+async fn serve(
+    arguments: &Arguments,
+    listening: impl FnOnce(&Running) -> anyhow::Result<()>,
+) -> anyhow::Result<(String, Exit)> {
     logs::start(&arguments.log, arguments.log_format)?;
-    let mut signals = Signals::new()?;
-    let options = settings::options(&arguments.config, flags(&arguments));
+    let mut signals = Signals::of_a_service()?;
+    let options = settings::options(&arguments.config, flags(arguments));
     let running = tokio::select! {
         started = Server::start(options) => match started {
             Ok(running) => running,
-            Err(StartError::Configuration(problems)) => return Ok(settings::refuse(&problems)),
+            Err(StartError::Configuration(problems)) => {
+                let exit = settings::refuse(&problems);
+                return Ok(("mainstay: not started".to_owned(), exit));
+            }
             Err(error) => return Err(refused(error)),
         },
-        () = signals.next() => return Ok(Exit::Ok),
+        () = signals.next() => return Ok(("mainstay: ended before it had started".to_owned(), Exit::Ok)),
     };
     settings::tell(running.warnings());
     output::say(&greeting::text(&running))?;
-    signals.next().await;
-    end(running, &mut signals).await
+    listening(&running)?;
+    notify("READY=1");
+    loop {
+        match signals.next_or_reload().await {
+            Wish::End => break,
+            Wish::Reload => reload(&running).await,
+        }
+    }
+    notify("STOPPING=1");
+    Ok(end(running, &mut signals).await)
 }
 
-async fn end(running: Running, signals: &mut Signals) -> anyhow::Result<Exit> {
+#[cfg(not(unix))]
+fn notify(_: &str) {}
+
+async fn reload(running: &Running) {
+    match running.reload().await {
+        Ok(()) => tracing::info!("the configuration was read again and is in force"),
+        Err(problem) => tracing::error!(%problem, "the configuration was not reloaded"),
+    }
+}
+
+async fn end(running: Running, signals: &mut Signals) -> (String, Exit) {
     let limit = running.drain_timeout();
     output::complain(&format!(
         "mainstay: finishing what is in flight, at most {} s; once more to end at once",
         limit.as_secs()
     ));
     tokio::select! {
-        ended = running.shutdown(limit) => {
-            let (told, exit) = told(&ended, limit);
-            output::complain(&told);
-            Ok(exit)
-        }
+        ended = running.shutdown(limit) => told(&ended, limit),
         () = signals.next() => {
-            output::complain("mainstay: ended at once; work in flight was cut");
-            Ok(Exit::Failed)
+            ("mainstay: ended at once; work in flight was cut".to_owned(), Exit::Failed)
         }
     }
 }
@@ -118,20 +181,10 @@ fn told(ended: &Ended, limit: Duration) -> (String, Exit) {
 }
 
 fn flags(arguments: &Arguments) -> Vec<Flag> {
-    let flag = |name: &str, path: &str, value: &Option<String>| {
-        value.clone().map(|value| Flag {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            value,
-        })
-    };
-    [
-        flag("--listen", "server.listen", &arguments.listen),
-        flag("--data-dir", "server.data_dir", &arguments.data_dir),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    settings::flags([
+        ("--listen", "server.listen", &arguments.listen),
+        ("--data-dir", "server.data_dir", &arguments.data_dir),
+    ])
 }
 
 /// Why the server did not start. Its messages carry their causes themselves.

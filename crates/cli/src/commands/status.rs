@@ -23,7 +23,8 @@ const EVERY: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   mainstay status
   mainstay status --watch
-  mainstay status --json --url http://127.0.0.1:7718")]
+  mainstay status --json --url http://127.0.0.1:7718
+  mainstay status --background       the server that `mainstay start` has started")]
 pub(crate) struct Arguments {
     /// Look again every second until Ctrl-C
     #[arg(long)]
@@ -31,8 +32,24 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, conflicts_with = "watch")]
     json: bool,
+    /// Only whether it answers, which needs no key; exit code 1 if not
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    alive: bool,
+    /// The server that `start` has started, by its pid file; exit code 1 if none runs
+    #[cfg(unix)]
+    #[arg(long, conflicts_with = "url")]
+    background: bool,
+    #[cfg(unix)]
+    #[command(flatten)]
+    place: crate::daemon::Place,
     #[command(flatten)]
     target: Target,
+}
+
+/// A server in the background.
+struct Background {
+    url: String,
+    line: String,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +85,19 @@ struct Stats {
 
 /// Shows it, once or until Ctrl-C.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let client = arguments.target.client()?;
+    let background = match background(&arguments).await? {
+        Ok(background) => background,
+        Err(exit) => return Ok(exit),
+    };
+    let client = match &background {
+        Some(server) => arguments.target.client_of(&server.url)?,
+        None => arguments.target.client()?,
+    };
+    if arguments.alive {
+        client.get("/healthz").await?;
+        output::say("it answers")?;
+        return Ok(Exit::Ok);
+    }
     if arguments.json {
         let all = serde_json::json!({"sources": documents(&client).await?});
         output::say(&serde_json::to_string_pretty(&all)?)?;
@@ -77,9 +106,47 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.watch {
         return watch(&client).await;
     }
+    if let Some(server) = &background {
+        output::say(&server.line)?;
+    }
     let sources = sources(&client).await?;
     output::say(&lines(&client, &sources, Paint::stdout()).join("\n"))?;
     Ok(Exit::Ok)
+}
+
+#[cfg(not(unix))]
+async fn background(_: &Arguments) -> anyhow::Result<Result<Option<Background>, Exit>> {
+    Ok(Ok(None))
+}
+
+/// The server that `start` has started, where it is asked for.
+#[cfg(unix)]
+async fn background(arguments: &Arguments) -> anyhow::Result<Result<Option<Background>, Exit>> {
+    if !arguments.background {
+        return Ok(Ok(None));
+    }
+    let path = match arguments.place.pid_file() {
+        Ok(path) => path,
+        Err(exit) => return Ok(Err(exit)),
+    };
+    let Some((_, record)) = crate::daemon::running(&path).await? else {
+        output::complain(&format!(
+            "mainstay: no server is running ({}); start one with `mainstay start`",
+            path.display()
+        ));
+        return Ok(Err(Exit::Failed));
+    };
+    if record.told.is_empty() {
+        anyhow::bail!(
+            "the server (pid {}) is still starting; try again",
+            record.pid
+        );
+    }
+    let line = format!("pid {} · log {}", record.pid, record.log.display());
+    Ok(Ok(Some(Background {
+        url: record.told,
+        line,
+    })))
 }
 
 async fn watch(client: &Client) -> anyhow::Result<Exit> {

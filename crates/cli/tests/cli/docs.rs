@@ -33,6 +33,7 @@ fn pages() -> Vec<PathBuf> {
         }
     }
     for name in [
+        "contrib/README.md",
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::program::Place;
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 12] = [
     "init",
     "serve",
+    "start",
+    "stop",
     "check",
     "explain",
     "query",

@@ -292,6 +292,15 @@ fn unfit(error: TlsError) -> Problem {
     Problem::new("policy_refused", error.to_string(), hint)
 }
 
+/// Reads the files again: the old stays if anything of the new is wrong.
+pub(super) async fn reload(app: &Arc<App>, is_dry_run: bool) -> Result<Changed, Problem> {
+    let changed = app.change(move |app| async move {
+        let candidate = app.layers().reread().await.map_err(refused)?;
+        app.put_in_force(candidate, is_dry_run, true).await
+    });
+    changed.await
+}
+
 /// Settings that no source can be made from.
 pub(super) fn unusable(error: AssemblyError) -> Problem {
     Problem::new(

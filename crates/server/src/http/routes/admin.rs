@@ -14,7 +14,7 @@ use crate::assembly::Served;
 use crate::http::app::App;
 use crate::http::body::{Json as Body, Params};
 use crate::http::caller::Caller;
-use crate::http::change::{Changed, refused};
+use crate::http::change::{self, Changed, refused};
 use crate::layers::LayersError;
 use crate::problem::Problem;
 
@@ -224,11 +224,7 @@ pub(super) async fn reload(
     Params(params): Params<ReloadParams>,
 ) -> Result<Json<Changed>, Problem> {
     caller.holder.check_scope(None)?;
-    let changed = app.change(|app| async move {
-        let candidate = app.layers().reread().await.map_err(refused)?;
-        app.put_in_force(candidate, params.dry_run, true).await
-    });
-    changed.await.map(Json)
+    change::reload(&app, params.dry_run).await.map(Json)
 }
 
 /// Which sources to pause; none named: all.

@@ -1,0 +1,213 @@
+//! `start`: the server in the background.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::commands::serve;
+use crate::daemon;
+use crate::exit::Exit;
+use crate::output;
+use crate::pid_file::{PidFile, Record};
+
+/// How often it looks whether the server answers.
+const EVERY: Duration = Duration::from_millis(50);
+/// A server that does not answer gets this long to end by itself.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// Serve in the background
+///
+/// Takes what `serve` takes. It comes back when the server answers, or says why it does not and shows the
+/// end of its log. The server is found again by its pid file, on which it holds a lock: what a process
+/// that is gone has left is no obstacle.
+///
+/// Of two starts with one pid file one wins; the other one says who runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  mainstay start
+  mainstay start --config mainstay.toml
+  mainstay start --listen 127.0.0.1:8080 --data-dir /tmp/mainstay
+  mainstay status --background
+  mainstay stop
+
+Exit codes: 0 it answers; 1 one runs already, it ended, or it did not answer in time (then it is ended);
+2 the configuration has errors.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    serve: serve::Arguments,
+    /// The pid file; mainstay.pid in the data folder unless given
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// Where its output and its log go, behind what is there; mainstay.log in the data folder unless given
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// How long it may take to answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    wait: u64,
+}
+
+/// Starts it.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let data_dir = match daemon::data_dir(&arguments.serve.config, &arguments.serve.data_dir) {
+        Ok(folder) => folder,
+        Err(exit) => return Ok(exit),
+    };
+    let (pid_file, log_file) = (arguments.pid_file.as_ref(), arguments.log_file.as_ref());
+    let (pid_path, log_path) = daemon::files(&data_dir, pid_file, log_file);
+    std::fs::create_dir_all(&data_dir).with_context(|| {
+        format!(
+            "the data folder {} cannot be made; check its permissions or name another by --data-dir",
+            data_dir.display()
+        )
+    })?;
+    let held = match daemon::claim(&pid_path).await? {
+        Ok(held) => held,
+        Err(other) => return Ok(runs_already(&other)),
+    };
+    let (log, log_begin) = open_log(&log_path)?;
+    let child = spawn(&arguments.serve, &held, &pid_path, log, &log_path)?;
+    let started = Started {
+        child,
+        held,
+        log_path,
+        log_begin,
+    };
+    started.wait(Duration::from_secs(arguments.wait)).await
+}
+
+fn runs_already(other: &Record) -> Exit {
+    let place = match other.told.as_str() {
+        "" => "still starting".to_owned(),
+        url => url.to_owned(),
+    };
+    output::complain(&format!(
+        "mainstay: a server runs already (pid {}, {place}); end it with `mainstay stop`, or give this one another --data-dir or --pid-file",
+        other.pid
+    ));
+    Exit::Failed
+}
+
+/// The log and where it goes on.
+fn open_log(path: &Path) -> anyhow::Result<(File, u64)> {
+    let log = OpenOptions::new().create(true).append(true).open(path);
+    let log = log.with_context(|| {
+        format!(
+            "the log {} cannot be written; check its folder and permissions, or name another by --log-file",
+            path.display()
+        )
+    })?;
+    let begin = log.metadata()?.len();
+    Ok((log, begin))
+}
+
+/// The same program as `serve`. It gets the locked file as its stdin, and with it the lock.
+fn spawn(
+    serve: &serve::Arguments,
+    held: &PidFile,
+    pid_path: &Path,
+    log: File,
+    log_path: &Path,
+) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("this program's own file is not known")?;
+    let mut command = Command::new(program);
+    command
+        .arg("serve")
+        .args(serve.given())
+        .arg("--background")
+        .args([pid_path, log_path])
+        .stdin(Stdio::from(held.handed_over()?))
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    command.spawn().context("the server cannot be started")
+}
+
+struct Started {
+    child: Child,
+    held: PidFile,
+    log_path: PathBuf,
+    log_begin: u64,
+}
+
+impl Started {
+    async fn wait(mut self, limit: Duration) -> anyhow::Result<Exit> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(self.ended(status));
+            }
+            let record = self.held.read()?;
+            if record.pid == self.child.id() && answers(&record.told).await {
+                output::say(&format!(
+                    "Mainstay listens on {} (pid {}, log {})",
+                    record.told,
+                    record.pid,
+                    self.log_path.display()
+                ))?;
+                return Ok(Exit::Ok);
+            }
+            if begun.elapsed() >= limit {
+                return self.give_up(limit).await;
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// What it said before it ended.
+    fn ended(&self, status: ExitStatus) -> Exit {
+        let how = match status.code() {
+            Some(_) => String::new(),
+            None => format!(" ({status})"),
+        };
+        self.complain(&format!("the server did not start{how}"));
+        match status.code() {
+            Some(2) => Exit::Problems,
+            Some(64) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+
+    fn complain(&self, what: &str) {
+        let tail = daemon::tail(&self.log_path, self.log_begin);
+        let log = self.log_path.display();
+        output::complain(&match tail.is_empty() {
+            true => format!("mainstay: {what}, and nothing is in its log {log}"),
+            false => format!("{tail}\nmainstay: {what}; above is the end of its log {log}"),
+        });
+    }
+
+    /// A server that does not answer is not left behind.
+    async fn give_up(mut self, limit: Duration) -> anyhow::Result<Exit> {
+        crate::signals::end(self.child.id());
+        let begun = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if begun.elapsed() >= END_MAX {
+                self.child.kill()?;
+                self.child.wait()?;
+                break;
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+        let limit = limit.as_secs();
+        self.complain(&format!(
+            "the server did not answer within {limit} s and was ended"
+        ));
+        Ok(Exit::Failed)
+    }
+}
+
+/// Whether a server is there. With TLS it is not asked, because what its certificate is for is not known
+/// here: it says its address only once it listens.
+async fn answers(url: &str) -> bool {
+    if !url.starts_with("http://") {
+        return !url.is_empty();
+    }
+    match Client::new(url, None) {
+        Ok(client) => client.get("/healthz").await.is_ok(),
+        Err(_) => false,
+    }
+}
