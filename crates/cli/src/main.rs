@@ -5,6 +5,7 @@ mod client;
 mod commands;
 #[cfg(unix)]
 mod daemon;
+mod descriptors;
 mod exit;
 mod logs;
 mod output;

@@ -6,6 +6,8 @@
 mod background;
 #[path = "cli/contrib.rs"]
 mod contrib;
+#[path = "cli/crowd.rs"]
+mod crowd;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/docs.rs"]

@@ -107,7 +107,12 @@ pub(crate) const SERVER_KEYS: &[ServerKey] = &[
         "\"8MiB\"",
         "the largest answer; a larger one is refused as answer_too_large"
     ),
-    key!(connections_max, count, "1024", "connections at once"),
+    key!(
+        connections_max,
+        count,
+        "1024",
+        "connections at once; at the limit one that is idle makes room"
+    ),
     key!(
         header_timeout,
         time,

@@ -13,6 +13,7 @@ mod object;
 mod openapi;
 mod paced;
 mod phase;
+mod places;
 mod route;
 mod routes;
 mod tls;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use mainstay_config::{LoadOptions, Problem as ConfigurationProblem};
 use mainstay_engine::Chance;
 use mainstay_engine::tasks::Tasks;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,9 @@ pub use tls::{TlsError, check_tls};
 
 /// Background work that ends by being told to gets this long.
 const BACKGROUND_MAX: Duration = Duration::from_secs(5);
+
+/// Connections that may wait to be taken; the system may allow fewer.
+const BACKLOG: u32 = 4096;
 
 /// Why a server did not start. Nothing of it runs then.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +137,7 @@ impl Server {
         tracing::info!(seed = chance.seed(), "randomness");
         let sources = Assembly::build(&configuration, &background, &chance)?;
         let address = configuration.server.listen;
-        let bound = TcpListener::bind(address).await;
+        let bound = listen(address);
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = match bound {
             Ok(bound) => bound,
@@ -162,6 +166,20 @@ impl Server {
             stopping,
         })
     }
+}
+
+/// Connections that come faster than they are taken wait in the kernel; one that finds no place there tries
+/// again only after a second.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restart finds connections of its predecessor that are not over yet.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// A server that runs until [`Running::shutdown`]. Dropping it leaves it running.
@@ -217,6 +235,11 @@ impl Running {
     /// Problems of the configuration that did not stand in the way.
     pub fn warnings(&self) -> &[ConfigurationProblem] {
         &self.warnings
+    }
+
+    /// How many connections there may be at once.
+    pub fn connections_max(&self) -> u32 {
+        self.app.settings().connections_max
     }
 
     /// How long the configuration lets work in flight go on at the end.

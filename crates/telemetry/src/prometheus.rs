@@ -19,6 +19,8 @@ pub struct Process {
     pub panics: u64,
     /// Connections over the limit.
     pub refused_connections: u64,
+    /// Connections that were closed to make room for others.
+    pub evicted_connections: u64,
     /// Audit entries that will never be written.
     pub audit_dropped: u64,
 }
@@ -105,6 +107,11 @@ fn of_process(text: &mut Text, process: &Process) {
             "mainstay_http_refused_connections_total",
             "Connections over the limit.",
             process.refused_connections,
+        ),
+        (
+            "mainstay_http_evicted_connections_total",
+            "Idle connections that made room for others.",
+            process.evicted_connections,
         ),
         (
             "mainstay_audit_dropped_total",
@@ -320,6 +327,7 @@ mod tests {
             answers: [("1xx", 0), ("2xx", 3), ("3xx", 0), ("4xx", 1), ("5xx", 0)],
             panics: 0,
             refused_connections: 0,
+            evicted_connections: 0,
             audit_dropped: 0,
         };
         let source = SourceReading {

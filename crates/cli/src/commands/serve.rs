@@ -12,6 +12,7 @@ use std::time::Duration;
 use mainstay_config::Flag;
 use mainstay_server::{Ended, Running, Server, StartError};
 
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::logs::{self, LogFormat};
 use crate::output;
@@ -104,6 +105,7 @@ async fn serve(
 ) -> anyhow::Result<(String, Exit)> {
     logs::start(&arguments.log, arguments.log_format)?;
     let mut signals = Signals::of_a_service()?;
+    let descriptors = descriptors::raise();
     let options = settings::options(&arguments.config, flags(arguments));
     let running = tokio::select! {
         started = Server::start(options) => match started {
@@ -117,6 +119,9 @@ async fn serve(
         () = signals.next() => return Ok(("mainstay: ended before it had started".to_owned(), Exit::Ok)),
     };
     settings::tell(running.warnings());
+    if let Some(warning) = descriptors::too_few(descriptors, running.connections_max()) {
+        output::complain(&format!("mainstay: warning: {warning}"));
+    }
     output::say(&greeting::text(&running))?;
     listening(&running)?;
     notify("READY=1");

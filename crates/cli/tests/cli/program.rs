@@ -135,6 +135,10 @@ impl Server {
         send(&self.child, signal);
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it complains about something with this part.
     pub(crate) fn hear(&mut self, part: &str) {
         while !self.heard.contains(part) {

@@ -58,11 +58,16 @@ pub(crate) struct Counts {
     answers: [AtomicU64; 5],
     panics: AtomicU64,
     refused_connections: AtomicU64,
+    evicted_connections: AtomicU64,
 }
 
 impl Counts {
     pub(super) fn count_refused_connection(&self) {
         self.refused_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_evicted_connection(&self) {
+        self.evicted_connections.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_answer(&self, status: u16) {
@@ -81,6 +86,11 @@ impl Counts {
     /// Requests that panicked.
     pub(super) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Connections that made room for another one.
+    pub(super) fn evicted_connections(&self) -> u64 {
+        self.evicted_connections.load(Ordering::Relaxed)
     }
 
     /// Connections over the limit.

@@ -19,7 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::app::App;
 use super::paced::{Pace, Paced, Render, Socket};
-use super::phase::{Phase, Stepping};
+use super::phase::{Step, Stepping};
+use super::places::{Place, Places};
 use super::routes;
 use crate::problem::Problem;
 
@@ -39,8 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Takes connections until the server stops.
 pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
     let router = routes::router(Arc::clone(&app));
-    let connections_max = usize::try_from(app.settings().connections_max).unwrap_or(usize::MAX);
-    let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut places = Places::new(app.settings().connections_max);
     let telling = Arc::new(Semaphore::new(TOLD_MAX));
     let stopping = app.stopping().clone();
     loop {
@@ -52,35 +52,47 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "cannot take a connection");
+                // Most often there is no file descriptor left: one that asks for nothing has one.
+                if places.make_room() {
+                    app.counts().count_evicted_connection();
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
+        match places.take() {
+            Some((place, has_room_made)) => {
+                if has_room_made {
+                    app.counts().count_evicted_connection();
+                }
                 tasks.spawn(serve(Arc::clone(&app), router.clone(), stream, place));
             }
-            Err(_) => {
-                app.counts().count_refused_connection();
-                if app.tls().is_some() {
-                    // It could not read why.
-                    continue;
-                }
-                if let Ok(permit) = Arc::clone(&telling).try_acquire_owned() {
-                    let answer = app.refuse_early(too_many());
-                    tasks.spawn_bounded(TELLING_MAX, refuse(stream, answer, permit));
-                }
-            }
+            None => turn_away(&app, stream, &telling, &tasks),
         }
     }
 }
 
-async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSemaphorePermit) {
+/// All are at work: says so, unless too many are being told so already.
+fn turn_away(app: &App, stream: TcpStream, telling: &Arc<Semaphore>, tasks: &Tasks) {
+    app.counts().count_refused_connection();
+    if app.tls().is_some() {
+        // It could not read why.
+        return;
+    }
+    if let Ok(permit) = Arc::clone(telling).try_acquire_owned() {
+        let answer = app.refuse_early(too_many());
+        tasks.spawn_bounded(TELLING_MAX, refuse(stream, answer, permit));
+    }
+}
+
+async fn serve(app: Arc<App>, router: Router, stream: TcpStream, mut place: Place) {
+    if !place.ready().await {
+        return app.counts().count_refused_connection();
+    }
     // Answers are written whole, so that waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = app.tls().cloned() else {
-        talk(app, router, stream).await;
-        return drop(place);
+        return talk(app, router, stream, place).await;
     };
     let limit = app.settings().header_timeout;
     let stopping = app.stopping().clone();
@@ -100,18 +112,18 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: OwnedSem
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = stopping.cancelled() => return,
+        () = place.close.cancelled() => return,
     };
     match shaken {
-        Ok(Some(Ok(stream))) => talk(app, router, stream).await,
+        Ok(Some(Ok(stream))) => talk(app, router, stream, place).await,
         Ok(Some(Err(error))) => tracing::debug!(%error, "a handshake failed"),
         Ok(None) | Err(_) => {}
     }
-    drop(place);
 }
 
-async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'static) {
+async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'static, place: Place) {
     let settings = app.settings();
-    let phase = Phase::default();
+    let phase = place.phase.clone();
     let pace = Pace {
         head: settings.header_timeout,
         answer: settings.request_timeout,
@@ -146,6 +158,14 @@ async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'stati
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = place.close.cancelled() => {
+            if place.phase.step() <= Step::Head {
+                return;
+            }
+            // A request came in the meantime.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
@@ -162,8 +182,8 @@ fn not_encrypted() -> Problem {
 fn too_many() -> Problem {
     Problem::new(
         "queue_full",
-        "as many connections are open as server.connections_max allows",
-        "close idle connections, or raise server.connections_max",
+        "as many connections are at work as server.connections_max allows",
+        "send fewer requests at once, or raise server.connections_max",
     )
     .retry_after(Duration::from_secs(1))
 }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use axum::http::Version;
@@ -45,6 +45,9 @@ struct State {
     step: AtomicU8,
     /// The client understands interim answers.
     is_modern: AtomicBool,
+    /// Requests so far; wraps around.
+    begun: AtomicU32,
+    has_ended: AtomicBool,
 }
 
 impl Phase {
@@ -72,6 +75,27 @@ impl Phase {
         self.0.is_modern.store(is_modern, Ordering::Relaxed);
         let step = if has_body { Step::Body } else { Step::Work };
         self.0.step.store(step as u8, Ordering::Relaxed);
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests have begun.
+    pub(super) fn begun(&self) -> u32 {
+        self.0.begun.load(Ordering::Relaxed)
+    }
+
+    /// The connection is over.
+    pub(super) fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Back to where nothing is asked for.
+    #[cfg(test)]
+    pub(super) fn rest(&self) {
+        self.0.step.store(Step::Idle as u8, Ordering::Relaxed);
     }
 
     /// The answer is known.

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::rig::Rig;
+use super::rig::{Rig, eventually};
 
 #[tokio::test]
 async fn every_kind_of_bad_body_has_its_code() {
@@ -543,17 +543,25 @@ async fn slow_clients_are_cut_and_too_many_are_told() {
         "{told}"
     );
 
-    let (mut first, mut second) = (
-        TcpStream::connect(address).await.unwrap(),
-        TcpStream::connect(address).await.unwrap(),
-    );
-    for held in [&mut first, &mut second] {
-        held.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .await
-            .unwrap();
-        let mut some = [0; 12];
-        held.read_exact(&mut some).await.unwrap();
+    // Two that are at work; idle ones would make room.
+    let endless =
+        "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+    let slow = json!({"sql": endless}).to_string();
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /v1/sources/s/query HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{slow}",
+            slow.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        busy.push(stream);
     }
+    let in_flight = || {
+        let sources = rig.running().sources();
+        sources.iter().map(|served| served.in_flight()).sum::<u32>()
+    };
+    eventually("both are at work", async || in_flight() == 2).await;
     let mut third = TcpStream::connect(address).await.unwrap();
     let mut told = String::new();
     third.read_to_string(&mut told).await.unwrap();
@@ -561,7 +569,8 @@ async fn slow_clients_are_cut_and_too_many_are_told() {
         told.contains(" 503 ") && told.contains("queue_full"),
         "{told}"
     );
-    drop((first, second));
+    drop(busy);
+    eventually("both are gone", async || in_flight() == 0).await;
     rig.end().await;
 }
 

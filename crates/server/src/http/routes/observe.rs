@@ -195,6 +195,7 @@ pub(super) async fn prometheus(
         answers: app.counts().answers(),
         panics: app.counts().panics(),
         refused_connections: app.counts().refused_connections(),
+        evicted_connections: app.counts().evicted_connections(),
         audit_dropped: sources.audit_files().map_or(0, |files| files.dropped()),
     };
     let mut response = exposition(&process, &readings).into_response();
