@@ -22,6 +22,14 @@ impl EndpointId {
     }
 }
 
+impl std::ops::Deref for EndpointId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl<T: AsRef<str>> From<T> for EndpointId {
     fn from(text: T) -> Self {
         EndpointId(SmolStr::new(text))
@@ -50,6 +58,8 @@ impl fmt::Debug for EndpointId {
 /// endpoint's concurrency slot, which is given back when the last holder lets go.
 pub struct Marks {
     handed_over: AtomicBool,
+    /// The attempt's time is over.
+    over: AtomicBool,
     /// Of the attempt around this one, where a source stands behind another source's endpoint.
     outer: Option<Arc<Marks>>,
     _slot: Option<Box<dyn std::any::Any + Send + Sync>>,
@@ -68,6 +78,7 @@ impl Marks {
     ) -> Arc<Self> {
         Arc::new(Marks {
             handed_over: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             outer,
             _slot: slot,
         })
@@ -84,6 +95,10 @@ impl Marks {
     /// Whether anything was handed to the back end.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
     }
 }
 
@@ -109,6 +124,7 @@ pub struct Attempt<M = ()> {
     /// The call's id.
     pub correlation_id: CorrelationId,
     marks: Option<Arc<Marks>>,
+    announces_end: bool,
 }
 
 impl<M> Attempt<M> {
@@ -129,7 +145,26 @@ impl<M> Attempt<M> {
             ends_at,
             correlation_id,
             marks,
+            announces_end: false,
         }
+    }
+
+    /// Whoever runs the attempt calls [`Marks::end`] at its end and polls the work right after.
+    pub(crate) fn announcing_end(mut self) -> Self {
+        self.announces_end = self.marks.is_some();
+        self
+    }
+
+    /// Whether work needs no timer of its own: at the attempt's end it is polled once more, with
+    /// [`Attempt::is_over`] set.
+    pub fn announces_end(&self) -> bool {
+        self.announces_end
+    }
+
+    /// Whether the attempt's time is over, where it [announces that](Attempt::announces_end).
+    pub fn is_over(&self) -> bool {
+        let marks = self.marks.as_ref();
+        marks.is_some_and(|marks| marks.over.load(Ordering::Acquire))
     }
 
     /// To be called right before the first byte is handed to the back end.
@@ -166,6 +201,7 @@ impl<M> Attempt<M> {
             ends_at,
             correlation_id,
             marks,
+            announces_end,
         } = self;
         (
             member,
@@ -176,6 +212,7 @@ impl<M> Attempt<M> {
                 ends_at,
                 correlation_id,
                 marks,
+                announces_end,
             },
         )
     }

@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{Attempt, CorrelationId, Name, Safety, Sent, policy::ReadFrom};
+use mainstay_engine::{Attempt, CorrelationId, EndpointId, Name, Safety, Sent, policy::ReadFrom};
 
 use crate::catalog::{Describe, Description};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
 use crate::lent::{Borrower, Loan};
 use crate::schema::Schema;
+use crate::statement::Class;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
 use crate::value::{Column, Row, Value};
@@ -72,6 +73,9 @@ pub struct Request {
     pub name: Name,
     /// What to run.
     pub work: Work,
+    /// What its one text may do, where whoever made the request has found out; `None`: whoever runs it
+    /// looks by itself.
+    pub class: Option<Arc<Class>>,
     /// Whether it may be repeated.
     pub safety: Safety,
     /// What kind of session it needs.
@@ -210,7 +214,7 @@ pub struct Scope {
 #[derive(Debug, Clone, Default)]
 pub struct Meta {
     /// The endpoint that answered; empty for a plain driver.
-    pub endpoint: Option<Arc<str>>,
+    pub endpoint: Option<EndpointId>,
     /// How many attempts it took.
     pub attempts: u32,
     /// `hit`, `stale`, `miss` or `off`.
@@ -238,8 +242,8 @@ pub struct Answer {
     pub keys: Vec<Value>,
     /// For scripts: one result a statement.
     pub results: Vec<StatementResult>,
-    /// Where it came from.
-    pub meta: Meta,
+    /// Where it came from. Boxed: an answer is handed on from layer to layer.
+    pub meta: Box<Meta>,
 }
 
 impl Answer {

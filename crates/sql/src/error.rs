@@ -2,10 +2,9 @@
 //! try again, and what to do.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{Blame, Category, Failure, Sent};
+use mainstay_engine::{Blame, Category, EndpointId, Failure, Sent};
 
 /// The stable code of an error; the HTTP surface maps it to a status, readers look it up in the docs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,7 +163,7 @@ pub struct Detail {
     /// What to do.
     pub hint: Option<String>,
     /// The endpoint it happened on.
-    pub endpoint: Option<Arc<str>>,
+    pub endpoint: Option<EndpointId>,
     /// Attempts made, where a proxy made them.
     pub attempts: Vec<mainstay_engine::audit::AttemptRecord>,
     /// The call's correlation id, where it is known.

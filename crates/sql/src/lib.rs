@@ -15,6 +15,7 @@ pub mod lent;
 mod nearest;
 pub mod plain;
 pub mod proxy;
+mod remembered;
 pub mod schema;
 pub mod select;
 mod sql_text;

@@ -10,6 +10,7 @@ use quick_cache::sync::Cache;
 
 use crate::catalog::{Entity, Volatility};
 use crate::dialect::Dialect;
+use crate::remembered::{Remembered, remembered};
 use crate::statement::{Class, Classifier, Kind};
 
 /// Descriptions of entities that are remembered.
@@ -24,7 +25,7 @@ pub struct Schema {
     classifier: Classifier,
     entities: Cache<Arc<str>, Arc<Entity>>,
     functions: ArcSwapOption<HashMap<String, Volatility>>,
-    hidden_writes: Cache<u64, ()>,
+    hidden_writes: Remembered<u64, ()>,
     chance: Chance,
 }
 
@@ -41,7 +42,7 @@ impl Schema {
             classifier: Classifier::new(dialect),
             entities: Cache::new(ENTITIES_MAX),
             functions: ArcSwapOption::empty(),
-            hidden_writes: Cache::new(HIDDEN_WRITES_MAX),
+            hidden_writes: remembered(HIDDEN_WRITES_MAX),
         }
     }
 

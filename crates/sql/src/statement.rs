@@ -18,11 +18,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mainstay_engine::Safety;
-use quick_cache::sync::Cache;
 
 use crate::catalog::{Entity, Volatility};
 use crate::database::Access;
 use crate::dialect::Dialect;
+use crate::remembered::{Remembered, remembered};
 use crate::value::Value;
 
 pub(crate) use script::is_one_expression;
@@ -85,6 +85,8 @@ pub struct Class {
     pub delete_by: Option<DeleteBy>,
     /// Equal for texts that differ only in literals, comments, spaces and the case of words.
     pub fingerprint: u64,
+    /// The text, where it is remembered with what it may do.
+    text: Option<Arc<str>>,
 }
 
 /// A DELETE by equalities.
@@ -106,6 +108,14 @@ impl Class {
             Safety::IdempotentWrite if params.contains(&Value::Null) => Safety::Write,
             Safety::Write if self.is_delete_by_key(entity) => Safety::IdempotentWrite,
             safety => safety,
+        }
+    }
+
+    /// The text that this was found from, without a copy where it is remembered.
+    pub(crate) fn text(&self, text: &str) -> Arc<str> {
+        match &self.text {
+            Some(remembered) => Arc::clone(remembered),
+            None => Arc::from(text),
         }
     }
 
@@ -134,7 +144,7 @@ impl Class {
 #[derive(Debug)]
 pub struct Classifier {
     dialect: Dialect,
-    classes: Cache<Arc<str>, Arc<Class>>,
+    classes: Remembered<Arc<str>, Arc<Class>>,
 }
 
 impl Classifier {
@@ -142,7 +152,7 @@ impl Classifier {
     pub fn new(dialect: Dialect) -> Self {
         Classifier {
             dialect,
-            classes: Cache::new(CLASSES_MAX),
+            classes: remembered(CLASSES_MAX),
         }
     }
 
@@ -158,18 +168,29 @@ impl Classifier {
         text: &str,
         functions: Option<&HashMap<String, Volatility>>,
     ) -> Arc<Class> {
-        let remembered = self.classes.get(text);
-        if let Some(class) = &remembered
+        let known = self.classes.get(text);
+        if let Some(class) = &known
             && (functions.is_none() || class.unknown_functions.is_empty())
         {
             return Arc::clone(class);
         }
-        let class = Arc::new(parse::classify(self.dialect, text, functions));
-        if remembered.is_some_and(|old| *old == *class) || text.len() > REMEMBERED_TEXT_MAX {
-            return class;
+        let mut class = parse::classify(self.dialect, text, functions);
+        if text.len() > REMEMBERED_TEXT_MAX {
+            return Arc::new(class);
         }
-        self.classes.insert(Arc::from(text), Arc::clone(&class));
-        class
+        let key: Arc<str> = match &known {
+            Some(old) => old.text(text),
+            None => Arc::from(text),
+        };
+        class.text = Some(Arc::clone(&key));
+        match known {
+            Some(old) if *old == class => old,
+            _ => {
+                let class = Arc::new(class);
+                self.classes.insert(key, Arc::clone(&class));
+                class
+            }
+        }
     }
 
     /// Forgets everything: to be called when functions may have changed.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mainstay_engine::EndpointId;
+
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Work};
 use crate::dialect::Dialect;
 use crate::error::SqlError;
@@ -64,7 +66,7 @@ pub trait Transaction: Send {
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<(), SqlError>>;
 
     /// The endpoint it is pinned to; empty for a plain driver.
-    fn endpoint(&self) -> Option<Arc<str>>;
+    fn endpoint(&self) -> Option<EndpointId>;
 }
 
 /// After the loss of a transaction that may have committed a part by itself.

@@ -70,6 +70,7 @@ impl Bench {
 
 fn request(text: &str, safety: Safety) -> Request {
     Request {
+        class: None,
         name: "test".into(),
         work: Work::Statement {
             text: text.into(),

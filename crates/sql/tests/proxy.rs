@@ -96,6 +96,7 @@ impl Bench {
 
 fn write() -> Request {
     Request {
+        class: None,
         name: "test".into(),
         work: Work::Statement {
             text: "UPDATE t SET a = 1".into(),

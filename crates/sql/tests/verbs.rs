@@ -609,6 +609,7 @@ async fn a_transaction_is_run_again_only_where_nothing_happened() {
                 ran.fetch_add(1, Ordering::Relaxed);
                 Box::pin(async move {
                     let request = mainstay_sql::Request {
+                        class: None,
                         name: "test".into(),
                         work: mainstay_sql::Work::Statement {
                             text: "UPDATE orders SET total = 1".into(),

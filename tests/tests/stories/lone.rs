@@ -119,6 +119,7 @@ pub(crate) fn statement(text: &str, params: Vec<Value>, safety: Safety) -> Reque
         _ => Access::ReadWrite,
     };
     Request {
+        class: None,
         name: "statement".into(),
         work,
         safety,

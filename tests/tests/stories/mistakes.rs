@@ -243,6 +243,7 @@ async fn flood_with_mistakes<C: Blunders>() {
 fn statement(text: &str) -> Request {
     let is_read = text.starts_with("SELECT");
     Request {
+        class: None,
         name: "query".into(),
         work: Work::Statement {
             text: text.into(),

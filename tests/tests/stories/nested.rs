@@ -144,6 +144,7 @@ fn assert_one_entry_each(worlds: &Worlds, operations: &[&str]) {
 
 fn request(text: &str, safety: Safety) -> Request {
     Request {
+        class: None,
         name: "query".into(),
         work: Work::Statement {
             text: text.into(),

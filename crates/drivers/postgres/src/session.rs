@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mainstay_engine::Sent;
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Meta, Row, SqlError,
-    Value, Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Row, SqlError, Value,
+    Verdict,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, RowStream};
@@ -248,7 +248,7 @@ impl Session {
             affected: stream.rows_affected().filter(|_| prepared.verb.counts),
             keys: Vec::new(),
             results: Vec::new(),
-            meta: Meta::default(),
+            meta: Box::default(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mainstay_engine::EndpointId;
 use mainstay_sql::{
     Answer, AnswerMax, Batch, Column, Meta, Options, Request, RowStream, Schema, SqlError, Value,
     Work,
@@ -88,6 +89,7 @@ impl<'a> Transaction<'a> {
     ) -> Result<Answer, SqlError> {
         let class = self.schema.classify(sql);
         let request = Request {
+            class: None,
             name: name.into(),
             safety: class.safety_with(&params, None),
             access: class.access,
@@ -143,7 +145,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The endpoint it is pinned to; empty for a plain driver.
-    pub fn endpoint(&mut self) -> Option<Arc<str>> {
+    pub fn endpoint(&mut self) -> Option<EndpointId> {
         self.inner().endpoint()
     }
 

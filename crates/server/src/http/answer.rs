@@ -348,7 +348,7 @@ mod tests {
                 column("n", ColumnType::I64),
             ]),
             rows,
-            meta: Meta {
+            meta: Box::new(Meta {
                 endpoint: Some("one".into()),
                 attempts: 2,
                 cache: "off",
@@ -356,7 +356,7 @@ mod tests {
                 correlation_id: Some(CorrelationId(7)),
                 policy_version: 3,
                 last_resort: false,
-            },
+            }),
             ..Answer::default()
         }
     }

@@ -129,6 +129,8 @@ impl Borrowed {
             _ => class.safety_with(params, None),
         };
         let one = One {
+            // A closure may poll it in its own way.
+            announced_by: None,
             text,
             params,
             answer_max: self.loan.options.answer_max,

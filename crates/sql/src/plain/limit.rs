@@ -1,9 +1,10 @@
 //! Work under a time limit, and what its end proves.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use mainstay_engine::{Attempt, Category, Failure, Safety, Sent};
@@ -71,13 +72,41 @@ pub(super) async fn until<T>(
         result = &mut work => return Ended::InTime(result),
         () = tokio::time::sleep_until(ends_at) => {}
     }
-    let Some(cancel) = cancel.filter(|_| at_limit()) else {
-        return Ended::Late {
+    late(cancel, at_limit, work).await
+}
+
+/// [`until`] the end of an attempt that announces it: there one timer serves both.
+pub(super) async fn until_told<T>(
+    attempt: &Attempt,
+    cancel: Option<Arc<dyn Cancel>>,
+    at_limit: impl FnOnce() -> bool,
+    work: impl Future<Output = Result<T, SqlError>>,
+) -> Ended<T> {
+    let mut work = pin!(work);
+    let in_time = poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if attempt.is_over() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    match in_time.await {
+        Some(result) => Ended::InTime(result),
+        None => late(cancel, at_limit, work).await,
+    }
+}
+
+/// What follows when the limit has passed.
+async fn late<T>(
+    cancel: Option<Arc<dyn Cancel>>,
+    at_limit: impl FnOnce() -> bool,
+    work: Pin<&mut impl Future<Output = Result<T, SqlError>>>,
+) -> Ended<T> {
+    match cancel.filter(|_| at_limit()) {
+        Some(cancel) => Box::pin(cancelled(cancel, work)).await,
+        None => Ended::Late {
             result: None,
             is_quiet: true,
-        };
-    };
-    Box::pin(cancelled(cancel, work)).await
+        },
+    }
 }
 
 /// Cancels work at the server and waits a little for what it says to that.

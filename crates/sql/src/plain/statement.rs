@@ -1,10 +1,10 @@
 //! One statement on a pooled connection.
 
-use mainstay_engine::Safety;
+use mainstay_engine::{Attempt, Safety};
 use tokio::time::Instant;
 
 use super::Plain;
-use super::limit::{Ended, HandOver, Judge, until};
+use super::limit::{Ended, HandOver, Judge, until, until_told};
 use super::sessions::Held;
 use crate::database::{Access, Answer, AnswerMax, Request, Scope, Work};
 use crate::error::{Code, SqlError, Verdict};
@@ -108,14 +108,22 @@ impl Plain {
         let started = Instant::now();
         let is_alone = scope.attempt.is_none();
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
-        let class = self.schema_of(scope.schema.as_ref()).classify(text);
-        refuse_control(&class)?;
+        let looked_up;
+        let class = match &request.class {
+            Some(class) => class,
+            None => {
+                looked_up = self.schema_of(scope.schema.as_ref()).classify(text);
+                &looked_up
+            }
+        };
+        refuse_control(class)?;
         let one = One {
             text,
             params,
             answer_max: request.answer_max,
-            class: &class,
+            class,
             ends_at,
+            announced_by: scope.attempt.as_ref().filter(|it| it.announces_end()),
         };
         let first = self.attempt(&one, request.access, request.safety, &scope);
         let result = match first.await {
@@ -181,6 +189,8 @@ pub(super) struct One<'a> {
     pub(super) answer_max: AnswerMax,
     pub(super) class: &'a Class,
     pub(super) ends_at: Option<Instant>,
+    /// What says when that is, where it polls this work by itself then.
+    pub(super) announced_by: Option<&'a Attempt>,
 }
 
 impl One<'_> {
@@ -195,7 +205,11 @@ impl One<'_> {
         lease.set_active(true);
         let tell = || handed.tell();
         let work = lease.run(self.text, self.params, self.answer_max, &tell);
-        let ended = until(self.ends_at, cancel, || handed.has_happened(), work).await;
+        let may_cancel = || handed.has_happened();
+        let ended = match self.announced_by {
+            Some(attempt) => until_told(attempt, cancel, may_cancel, work).await,
+            None => Box::pin(until(self.ends_at, cancel, may_cancel, work)).await,
+        };
         settle(lease, ended, judge, handed)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mainstay_engine::{Category, Failure, Safety, Sent};
+use mainstay_engine::{Category, EndpointId, Failure, Safety, Sent};
 use tokio::time::Instant;
 
 use super::Plain;
@@ -460,7 +460,7 @@ impl Transaction for PlainTransaction {
         Box::pin(async move { self.roll_back_now().await })
     }
 
-    fn endpoint(&self) -> Option<Arc<str>> {
+    fn endpoint(&self) -> Option<EndpointId> {
         // A proxy knows its endpoints' names.
         None
     }

@@ -1,7 +1,5 @@
 //! From what the engine says about a call to an error that a caller can act on.
 
-use std::sync::Arc;
-
 use mainstay_engine::rejection::{CallErrorParts, Rejection};
 use mainstay_engine::{
     Blame, CallErrorKind, Category, EndpointId, Failure, Operation, Outcome, RejectionReason,
@@ -84,9 +82,7 @@ impl DataProxy {
         // Counted by the endpoint's own pool, of which nobody outside of this source knows.
         detail.failure.generation = None;
         if detail.endpoint.is_none() {
-            detail.endpoint = attempts
-                .last()
-                .map(|attempt| Arc::from(attempt.endpoint.as_str()));
+            detail.endpoint = attempts.last().map(|attempt| attempt.endpoint.clone());
         }
         detail.attempts = attempts;
         detail.correlation_id = Some(correlation_id);

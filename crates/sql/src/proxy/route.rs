@@ -51,10 +51,10 @@ pub(super) fn operation(name: Name, safety: Safety, options: &Options, scope: &S
 }
 
 /// Where something happened: a proxy behind an endpoint says which of its own it was, `outer/inner`.
-pub(super) fn path(endpoint: &EndpointId, inner: Option<&str>) -> Arc<str> {
+pub(super) fn path(endpoint: &EndpointId, inner: Option<&str>) -> EndpointId {
     match inner {
-        Some(inner) => Arc::from(format!("{endpoint}/{inner}")),
-        None => Arc::from(endpoint.as_str()),
+        Some(inner) => EndpointId::from(format!("{endpoint}/{inner}")),
+        None => endpoint.clone(),
     }
 }
 

@@ -76,6 +76,8 @@ impl DataProxy {
         };
         self.learn(request);
         let mut write = request.clone();
+        // Of a text that was taken for a read.
+        write.class = None;
         write.access = Access::ReadWrite;
         write.safety = Safety::Write;
         let done = self

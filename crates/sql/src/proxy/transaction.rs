@@ -1,6 +1,5 @@
 //! Transactions through the source: begin pins an endpoint, and every statement has its own account.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -366,7 +365,7 @@ impl Transaction for Pinned {
         })
     }
 
-    fn endpoint(&self) -> Option<Arc<str>> {
+    fn endpoint(&self) -> Option<EndpointId> {
         let inner = self.inner.as_ref().and_then(|inner| inner.endpoint());
         Some(path(&self.endpoint, inner.as_deref()))
     }

@@ -130,6 +130,7 @@ fn class_of_words(dialect: Dialect, pieces: &[Piece<'_>]) -> Class {
         is_parsed: false,
         delete_by: None,
         fingerprint: fingerprint(pieces),
+        text: None,
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn request(
     Request {
         name: name.into(),
         work,
+        class: None,
         safety,
         access: if safety.is_read() {
             Access::ReadOnly
@@ -101,10 +102,12 @@ async fn prepare<D: Database + ?Sized>(
     };
     let safety = class.safety_with(&params, entity.as_deref());
     let work = Work::Statement {
-        text: Arc::from(sql),
+        text: class.text(sql),
         params,
     };
-    Ok((request(name, work, safety, options), class))
+    let mut request = request(name, work, safety, options);
+    request.class = Some(Arc::clone(&class));
+    Ok((request, class))
 }
 
 /// A change of the schema makes remembered descriptions untrue, also one whose end is unknown.

@@ -18,6 +18,7 @@ const INSERT: &str = "INSERT INTO t VALUES (1)";
 
 fn request(text: &str) -> Request {
     Request {
+        class: None,
         name: "test".into(),
         work: Work::Statement {
             text: text.into(),

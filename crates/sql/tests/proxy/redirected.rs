@@ -29,6 +29,7 @@ enum Way {
 
 fn request(access: Access) -> Request {
     Request {
+        class: None,
         name: "test".into(),
         work: Work::Statement {
             text: "SELECT 1".into(),

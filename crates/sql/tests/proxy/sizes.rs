@@ -15,6 +15,7 @@ const PROXY_MAX: usize = 2304;
 async fn the_future_of_a_call_stays_small() {
     let pair = pair(Role::Replica);
     let request = Request {
+        class: None,
         name: "query".into(),
         work: Work::Statement {
             text: "SELECT 1".into(),

@@ -128,6 +128,7 @@ impl Connection for Unmasked {
 
 fn request(text: &str, safety: Safety) -> Request {
     Request {
+        class: None,
         name: "conformance".into(),
         work: Work::Statement {
             text: text.into(),

@@ -10,6 +10,7 @@ use crate::cut::cut_at;
 
 fn write(text: &str) -> Request {
     Request {
+        class: None,
         name: "conformance".into(),
         work: Work::Statement {
             text: text.into(),

@@ -262,6 +262,7 @@ async fn rows_that_a_rollback_leaves_are_not_written_again() {
 
 fn written(text: &str) -> mainstay_sql::Request {
     mainstay_sql::Request {
+        class: None,
         name: "test".into(),
         work: mainstay_sql::Work::Statement {
             text: text.into(),

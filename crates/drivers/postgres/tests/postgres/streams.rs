@@ -188,6 +188,7 @@ async fn a_value_that_cannot_be_read_spoils_no_pool() {
     let plain = Plain::new(driver, &policy, Tasks::new(), Chance::seeded(3));
     for at in [1, 5, 5000] {
         let request = Request {
+            class: None,
             name: "test".into(),
             work: Work::Statement {
                 text: spoiled(at).into(),

@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -47,14 +48,16 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         F: Fn(Attempt<M>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let limit = self.limit;
-        let (attempt, marks) = self.hand_out(in_flight, limit.ends_at);
+        let (attempt, marks) = self.hand_out(in_flight, self.limit.ends_at);
         let fault = self
             .inner
-            .fault(self.operation, &attempt.endpoint, attempt.number);
+            .fault(self.operation, &attempt.endpoint, attempt.number)
+            .map(Box::new);
         let bounds = Bounds {
-            ends_at: limit.ends_at.map(|end| end + self.route.grace),
-            mark: limit.mark,
+            ends_at: self.limit.ends_at,
+            grace: self.route.grace,
+            mark: self.limit.mark,
+            marks: marks.as_deref(),
         };
         let ran = match fault {
             None => 'ran: {
@@ -66,7 +69,7 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 }
                 bounds.hold(work, in_flight).await
             }
-            Some(fault) => Box::pin(injected(fault, || work(attempt), bounds, in_flight)).await,
+            Some(fault) => Box::pin(injected(*fault, || work(attempt), bounds, in_flight)).await,
         };
         let now = Instant::now();
         let at = self.inner.origin.nanos(now);
@@ -80,7 +83,8 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
                 (outcome, result) => (outcome, Some(result)),
             },
             ran => {
-                let outcome = ran.without_result(marks.as_deref(), limit.ends_at, in_flight.began);
+                let outcome =
+                    ran.without_result(marks.as_deref(), self.limit.ends_at, in_flight.began);
                 (outcome, None)
             }
         };
@@ -149,6 +153,10 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
             self.account.correlation_id,
             marks.clone(),
         );
+        let attempt = match self.route.grace.is_zero() {
+            true => attempt,
+            false => attempt.announcing_end(),
+        };
         (attempt, marks)
     }
 }
@@ -181,41 +189,62 @@ fn is_below_p99(outcome: &Outcome, endpoint: &Endpoint, began: Instant, now: Ins
 }
 
 /// What ends an attempt before its work does.
-struct Bounds {
+struct Bounds<'a> {
     ends_at: Option<Instant>,
+    /// How long the work may go on when it was told that its time is over.
+    grace: Duration,
     /// How far the endpoint's cuts were at the beginning.
     mark: CutMark,
+    /// Through which it is told.
+    marks: Option<&'a Marks>,
 }
 
-impl Bounds {
+impl Bounds<'_> {
     /// Runs work until it ends, its time is over or its endpoint is given up.
     async fn hold<T, E, M>(
         self,
-        work: impl Future<Output = Result<T, E>>,
+        work: impl Future<Output = Result<T, E>> + Unpin,
         in_flight: &mut InFlight<M>,
     ) -> Ran<T, E> {
         in_flight.keep();
-        let cut = in_flight.placed().endpoint.cut_since(self.mark);
-        match self.ends_at {
-            Some(end) => tokio::select! {
+        let mut work = work;
+        let mut cut = pin!(in_flight.placed().endpoint.cut_since(self.mark));
+        let Some(end) = self.ends_at else {
+            return tokio::select! {
                 biased;
                 result = work => Ran::Result(result),
                 () = cut => Ran::Cut,
-                () = tokio::time::sleep_until(end) => Ran::TimedOut,
-            },
-            None => tokio::select! {
-                biased;
-                result = work => Ran::Result(result),
-                () = cut => Ran::Cut,
-            },
+            };
+        };
+        tokio::select! {
+            biased;
+            result = &mut work => return Ran::Result(result),
+            () = &mut cut => return Ran::Cut,
+            () = tokio::time::sleep_until(end) => {}
         }
+        if self.grace.is_zero() {
+            return Ran::TimedOut;
+        }
+        if let Some(marks) = self.marks {
+            marks.end();
+        }
+        // Whether it was told or has a timer of its own, it knows best how to end.
+        let last = async {
+            tokio::select! {
+                biased;
+                result = work => Ran::Result(result),
+                () = cut => Ran::Cut,
+                () = tokio::time::sleep(self.grace) => Ran::TimedOut,
+            }
+        };
+        Box::pin(last).await
     }
 }
 
 async fn injected<T, E, Fut, M>(
     fault: Fault,
     work: impl FnOnce() -> Fut,
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     in_flight: &mut InFlight<M>,
 ) -> Ran<T, E>
 where
@@ -229,7 +258,7 @@ where
                 tokio::time::sleep(delay).await;
                 work().await
             };
-            bounds.hold(delayed, in_flight).await
+            bounds.hold(pin!(delayed), in_flight).await
         }
     }
 }

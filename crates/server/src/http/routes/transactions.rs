@@ -133,6 +133,7 @@ async fn run(
     let schema = place.served.proxy().schema();
     let class = schema.classify(&text);
     let request = Request {
+        class: None,
         name: name.into(),
         safety: options.safety.unwrap_or(class.safety_with(&params, None)),
         access: class.access,
