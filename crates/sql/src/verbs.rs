@@ -303,6 +303,20 @@ pub trait Verbs: Database {
         }
     }
 
+    /// Runs one statement in a transaction that this database began: for closures of
+    /// [`transaction`](Verbs::transaction) and for what [`begin`](Database::begin) gives.
+    ///
+    /// # Errors
+    /// What the database says; `transaction_lost` once the transaction is gone.
+    fn within(
+        &self,
+        transaction: &mut dyn Transaction,
+        sql: &str,
+        params: Vec<Value>,
+    ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
+        statement::within(self, transaction, sql, params)
+    }
+
     /// Forgets cached answers.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ fn pages() -> Vec<PathBuf> {
     }
     for name in [
         "contrib/README.md",
+        "examples/README.md",
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",

@@ -10,6 +10,7 @@ use crate::database::{Access, Answer, CacheUse, Database, Options, Request, Scop
 use crate::error::{Code, SqlError};
 use crate::statement::{Class, Kind, split_script};
 use crate::stream::RowStream;
+use crate::transaction::Transaction;
 use crate::value::Value;
 
 pub(super) fn not_available_yet(what: &str) -> SqlError {
@@ -108,6 +109,28 @@ async fn prepare<D: Database + ?Sized>(
     let mut request = request(name, work, safety, options);
     request.class = Some(Arc::clone(&class));
     Ok((request, class))
+}
+
+/// One statement within a transaction. What it may do is told by its text alone: the rest was decided by
+/// how the transaction began.
+pub(super) async fn within<D: Database + ?Sized>(
+    database: &D,
+    transaction: &mut dyn Transaction,
+    sql: &str,
+    params: Vec<Value>,
+) -> Result<Answer, SqlError> {
+    let class = database.schema().classify(sql);
+    let safety = class.safety_with(&params, None);
+    let work = Work::Statement {
+        text: Arc::from(sql),
+        params,
+    };
+    let request = Request {
+        access: class.access,
+        ..request("statement", work, safety, Options::default())
+    };
+    let result = transaction.run(&request).await;
+    note_ddl(database, class.kind, result)
 }
 
 /// A change of the schema makes remembered descriptions untrue, also one whose end is unknown.
