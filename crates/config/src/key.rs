@@ -3,7 +3,8 @@
 use crate::problem::{Findings, Wrong};
 use crate::scalar::{self, within};
 use crate::source::table;
-use crate::tree::{Entry, Node, Table, join};
+use crate::suggestion;
+use crate::tree::{Entry, Node, Table, Value, join};
 use crate::words::words;
 
 words! {
@@ -84,6 +85,45 @@ pub(crate) fn read_all(
     keys
 }
 
+/// Tells the sources of keys that there are none of.
+pub(crate) fn check_sources(path: &str, keys: &Entry, known: &[&str], findings: &mut Findings) {
+    for (id, key) in tables(keys) {
+        let Some(entry) = key.get("sources") else {
+            continue;
+        };
+        // What is no list has been told.
+        let names = scalar::list(&entry.node).unwrap_or_default();
+        let unknown = names
+            .iter()
+            .filter(|name| *name != "*" && !known.contains(&name.as_str()));
+        for name in unknown {
+            let hint = match suggestion::nearest(name, known.iter().copied()) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None if known.is_empty() => "there are no sources".to_owned(),
+                None => format!("sources: {}", known.join(", ")),
+            };
+            let wrong = Wrong::new(format!("there is no source {name:?}"));
+            findings.error(
+                &entry.mark,
+                join(&join(path, id), "sources"),
+                wrong.hint(hint),
+            );
+        }
+    }
+}
+
+fn tables(keys: &Entry) -> impl Iterator<Item = (&str, &Table)> {
+    let all = match &keys.node.value {
+        Value::Table(all) => Some(all),
+        _ => None,
+    };
+    let entries = all.into_iter().flat_map(Table::iter);
+    entries.filter_map(|(id, entry)| match &entry.node.value {
+        Value::Table(own) => Some((id, own)),
+        _ => None,
+    })
+}
+
 fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Option<KeySettings> {
     let mut sha256 = None;
     let mut role = None;
@@ -99,7 +139,7 @@ fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Opti
             "sha256" => sha256 = findings.take(&entry.mark, &path, hash(node)),
             "role" => role = findings.take(&entry.mark, &path, self::role(&path, node)),
             "sources" => {
-                let names = findings.take(&entry.mark, &path, scalar::list(node));
+                let names = findings.take(&entry.mark, &path, some(node));
                 key.sources = names.unwrap_or_default();
             }
             "contexts" => findings.error(&entry.mark, path, Wrong::unavailable(name)),
@@ -120,6 +160,15 @@ fn read(path: &str, entry: &Entry, own: &Table, findings: &mut Findings) -> Opti
     key.sha256 = sha256?;
     key.role = role?;
     Some(key)
+}
+
+fn some(node: &Node) -> Result<Vec<String>, Wrong> {
+    let names = scalar::list(node)?;
+    match names.is_empty() {
+        true => Err(Wrong::new("is empty, so that the key is for nothing")
+            .hint("list sources, or leave it out for all")),
+        false => Ok(names),
+    }
 }
 
 fn hash(node: &Node) -> Result<[u8; 32], Wrong> {

@@ -50,7 +50,11 @@ pub fn reference_text() -> String {
         "\n## The program: `[server]`\n\n| key | default | what it is |\n|---|---|---|\n",
     );
     for key in SERVER_KEYS {
-        row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+        let doc = match key.bounds {
+            "" => key.doc.to_owned(),
+            bounds => format!("{}; {bounds}", key.doc),
+        };
+        row(&mut text, &[&code(key.name), &code(key.example), &doc]);
     }
     text.push_str(
         "\n### Keys of callers: `[server.keys.NAME]`\n\nWithout any, whoever reaches the port may do everything, and it is on loopback only.\n\n| key | example | what it is |\n|---|---|---|\n",

@@ -74,7 +74,23 @@ pub(crate) struct ServerKey {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) example: &'static str,
+    /// From where to where, for a reader; empty where it has no bounds.
+    pub(crate) bounds: &'static str,
     set: fn(&mut ServerSettings, &Node) -> Result<(), Wrong>,
+}
+
+const TIMES: &str = "from 10ms to 24h";
+const SIZES: &str = "from 1KiB to 1GiB";
+const COUNTS: &str = "from 1 to 1000000";
+
+/// What a reader of values takes, by its name.
+const fn bounds(reader: &str) -> &'static str {
+    match reader.as_bytes() {
+        b"time" => TIMES,
+        b"size" => SIZES,
+        b"count" => COUNTS,
+        _ => "",
+    }
 }
 
 macro_rules! key {
@@ -83,6 +99,7 @@ macro_rules! key {
             name: stringify!($name),
             doc: $doc,
             example: $example,
+            bounds: bounds(stringify!($read)),
             set: |settings, node| {
                 settings.$name = $read(node)?;
                 Ok(())
@@ -234,10 +251,8 @@ fn folder(node: &Node) -> Result<PathBuf, Wrong> {
 fn time(node: &Node) -> Result<Duration, Wrong> {
     let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
     match scalar::time(node)? {
-        Duration::ZERO => {
-            Err(Wrong::new("0 would end everything before it began").hint("from 10ms to 24h"))
-        }
-        time => within(time, least..=most, "from 10ms to 24h"),
+        Duration::ZERO => Err(Wrong::new("0 would end everything before it began").hint(TIMES)),
+        time => within(time, least..=most, TIMES),
     }
 }
 
@@ -245,13 +260,13 @@ fn time(node: &Node) -> Result<Duration, Wrong> {
 /// several clients.
 fn size(node: &Node) -> Result<u64, Wrong> {
     match scalar::size(node)? {
-        0 => Err(Wrong::new("0 would admit nothing").hint("from 1KiB to 1GiB")),
-        size => within(size, 1 << 10..=1 << 30, "from 1KiB to 1GiB"),
+        0 => Err(Wrong::new("0 would admit nothing").hint(SIZES)),
+        size => within(size, 1 << 10..=1 << 30, SIZES),
     }
 }
 
 fn count(node: &Node) -> Result<u32, Wrong> {
-    let hint = "from 1 to 1000000";
+    let hint = COUNTS;
     let count = match scalar::count(node)? {
         0 => Err(Wrong::new("0 would admit nothing").hint(hint)),
         count => within(count, 1..=1_000_000, hint),

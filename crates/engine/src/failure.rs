@@ -132,6 +132,8 @@ pub struct Failure {
     pub code: Option<Cow<'static, str>>,
     /// What happened, for a reader.
     pub message: Cow<'static, str>,
+    /// What to do about it, where whoever found it knows that.
+    pub hint: Option<Box<str>>,
 }
 
 impl Failure {
@@ -157,6 +159,7 @@ impl Failure {
             generation: None,
             code: None,
             message: message.into(),
+            hint: None,
         }
     }
 
@@ -185,6 +188,13 @@ impl Failure {
     #[must_use]
     pub fn code(mut self, code: impl Into<Cow<'static, str>>) -> Self {
         self.code = Some(code.into());
+        self
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 

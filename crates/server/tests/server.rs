@@ -15,6 +15,7 @@ mod server {
     mod observing;
     mod openapi;
     mod postgres;
+    mod pragmas;
     mod rig;
     mod stress;
     mod tls;

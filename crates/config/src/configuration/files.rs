@@ -27,72 +27,106 @@ pub fn missing_files(
             let Some(path) = endpoint.path() else {
                 continue;
             };
-            if let Some(wrong) = no_database(path) {
-                let (mark, place) = place(&parts, id);
-                findings.error(mark, place, wrong);
+            let place = place(&parts, id);
+            let file = File {
+                path,
+                is_secret: place.is_secret,
+            };
+            if let Some(wrong) = file.no_database() {
+                findings.error(place.mark, place.path, wrong);
             } else if !is_made(path)
-                && let Some(wrong) = missing(path, endpoint, &configuration.server.data_dir)
+                && let Some(wrong) = file.missing(endpoint, &configuration.server.data_dir)
             {
-                let (mark, place) = place(&parts, id);
-                findings.warning(mark, place, wrong);
+                findings.warning(place.mark, place.path, wrong);
             }
         }
     }
     findings.into_sorted()
 }
 
-fn missing(path: &Path, endpoint: &EndpointSettings, data_dir: &Path) -> Option<Wrong> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    // The program makes its own folder.
-    if let Some(folder) = folder.filter(|folder| *folder != data_dir && !folder.is_dir()) {
-        let folder = folder.display();
-        let wrong = Wrong::new(format!("the folder {folder} is missing"));
-        return Some(wrong.hint(format!("make it with `mkdir -p {folder}`")));
-    }
-    let is_made = endpoint
-        .options
-        .get("create")
-        .is_some_and(|create| create == "true");
-    if is_made || path.exists() {
-        return None;
-    }
-    let wrong = Wrong::new(format!("the file {} is missing", path.display()));
-    Some(wrong.hint("make the file, or set options.create = true"))
+/// What a path leads to, told without the path where that comes from a secret.
+struct File<'a> {
+    path: &'a Path,
+    is_secret: bool,
 }
 
-/// What is there and can never be a database. A file that cannot be read is not judged.
-fn no_database(path: &Path) -> Option<Wrong> {
-    let found = std::fs::metadata(path).ok()?;
-    let shown = path.display();
-    if found.is_dir() {
-        let wrong = Wrong::new(format!("{shown} is a folder"));
-        return Some(wrong.hint("name a file in it, such as orders.db"));
+impl File<'_> {
+    fn shown(&self, path: &Path) -> String {
+        match self.is_secret {
+            true => "that the secret names".to_owned(),
+            false => path.display().to_string(),
+        }
     }
-    // Opening another kind (a pipe, a device) may wait for ever.
-    if !found.is_file() {
-        return Some(Wrong::new(format!("{shown} is no file")).hint("name a file"));
+
+    fn missing(&self, endpoint: &EndpointSettings, data_dir: &Path) -> Option<Wrong> {
+        let folder = self.path.parent();
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        // The program makes its own folder.
+        if let Some(folder) = folder.filter(|folder| *folder != data_dir && !folder.is_dir()) {
+            let wrong = Wrong::new(format!("the folder {} is missing", self.shown(folder)));
+            return Some(match self.is_secret {
+                true => wrong.hint("make it"),
+                false => wrong.hint(format!("make it with `mkdir -p {}`", folder.display())),
+            });
+        }
+        let is_made = endpoint
+            .options
+            .get("create")
+            .is_some_and(|create| create == "true");
+        if is_made || self.path.exists() {
+            return None;
+        }
+        let wrong = Wrong::new(format!("the file {} is missing", self.shown(self.path)));
+        Some(wrong.hint("make the file, or set options.create = true"))
     }
-    let mut head = [0; HEAD.len()];
-    let mut file = std::fs::File::open(path).ok()?;
-    let is_other = match file.read_exact(&mut head) {
-        Ok(()) => head != *HEAD,
-        // An empty file is an empty database.
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => found.len() > 0,
-        Err(_) => false,
+
+    /// What is there and can never be a database. A file that cannot be read is not judged.
+    fn no_database(&self) -> Option<Wrong> {
+        let found = std::fs::metadata(self.path).ok()?;
+        let shown = match self.is_secret {
+            true => "what the secret names".to_owned(),
+            false => self.path.display().to_string(),
+        };
+        if found.is_dir() {
+            let wrong = Wrong::new(format!("{shown} is a folder"));
+            return Some(wrong.hint("name a file in it, such as orders.db"));
+        }
+        // Opening another kind (a pipe, a device) may wait for ever.
+        if !found.is_file() {
+            return Some(Wrong::new(format!("{shown} is no file")).hint("name a file"));
+        }
+        let mut head = [0; HEAD.len()];
+        let mut file = std::fs::File::open(self.path).ok()?;
+        let is_other = match file.read_exact(&mut head) {
+            Ok(()) => head != *HEAD,
+            // An empty file is an empty database.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => found.len() > 0,
+            Err(_) => false,
+        };
+        let wrong = || Wrong::new(format!("{shown} is no SQLite database"));
+        is_other.then(|| wrong().hint("name another file, or restore it from a backup"))
+    }
+}
+
+/// Where a path stands.
+struct Place<'a> {
+    mark: &'a Mark,
+    path: String,
+    is_secret: bool,
+}
+
+fn place<'a>(parts: &'a Parts<'_>, id: &str) -> Place<'a> {
+    let at = |mark, path: &str, is_secret| Place {
+        mark,
+        path: path.to_owned(),
+        is_secret,
     };
-    let wrong = || Wrong::new(format!("{shown} is no SQLite database"));
-    is_other.then(|| wrong().hint("name another file, or restore it from a backup"))
-}
-
-fn place<'a>(parts: &'a Parts<'_>, id: &str) -> (&'a Mark, String) {
     let mut endpoints = parts.draft.endpoints.iter();
     let Some(draft) = endpoints.find(|draft| draft.id == id) else {
-        return (&parts.draft.mark, parts.draft.path.clone());
+        return at(&parts.draft.mark, &parts.draft.path, true);
     };
     match parts.connection_at(draft).given("path") {
-        Some(given) => (&given.mark, given.path.clone()),
-        None => (&draft.mark, draft.path.clone()),
+        Some(given) => at(&given.mark, &given.path, given.is_secret),
+        None => at(&draft.mark, &draft.path, true),
     }
 }

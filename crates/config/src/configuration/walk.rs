@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Configuration, Written};
 use crate::connection::{ConnectionLayer, Reading};
+use crate::key;
 use crate::mark::{Mark, Origin};
 use crate::policy::{Layered, PolicyLayer};
 use crate::problem::{Findings, Wrong};
@@ -61,6 +62,7 @@ pub(super) fn walk(
             _ => findings.unknown(&entry.mark, name.to_owned(), name, TABLES.iter().copied()),
         }
     }
+    check_keys(tree, &drafts, findings);
     if drafts.is_empty() {
         nothing_to_serve(tree, place, &shared, findings);
     }
@@ -81,6 +83,17 @@ pub(super) fn walk(
             sources: drafts,
             tls,
         },
+    }
+}
+
+/// Keys of callers name sources, which may stand behind them.
+fn check_keys(tree: &Tree, drafts: &[SourceDraft], findings: &mut Findings) {
+    let Some(Value::Table(server)) = tree.root.get("server").map(|entry| &entry.node.value) else {
+        return;
+    };
+    if let Some(keys) = server.get("keys") {
+        let known: Vec<&str> = drafts.iter().map(|draft| draft.id.as_str()).collect();
+        key::check_sources("server.keys", keys, &known, findings);
     }
 }
 

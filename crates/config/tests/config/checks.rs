@@ -3,7 +3,7 @@
 use mainstay_config::{Promotion, check};
 use mainstay_engine::Role;
 
-use super::given::{lines, loaded, toml};
+use super::given::{ORDERS, lines, loaded, toml};
 
 /// Each text and the problems it has, without file and column.
 fn table(rows: &[(&str, &[&str])]) {
@@ -399,6 +399,36 @@ fn labels_of_a_policy_come_from_the_strongest_layer() {
     let loaded = loaded(toml(&text));
     let policy = &loaded.configuration.sources["o"].policy;
     assert_eq!((policy.name.as_ref(), policy.version), ("orders", 3));
+}
+
+#[test]
+fn a_key_for_a_source_that_is_not_there_is_told_with_the_nearest_one() {
+    let hash = "0".repeat(64);
+    let key = |sources: &str| {
+        let key =
+            format!("[server.keys.a]\nsha256 = \"{hash}\"\nrole = \"read\"\nsources = {sources}\n");
+        lines(&check(toml(&format!("{key}{ORDERS}"))))
+    };
+    for good in ["[\"*\"]", "[\"orders\"]", "[\"orders\", \"*\"]"] {
+        assert_eq!(key(good), "", "{good}");
+    }
+    for (sources, expected) in [
+        (
+            "[\"order\"]",
+            "server.keys.a.sources: there is no source \"order\" (did you mean orders?)",
+        ),
+        (
+            "[\"x\", \"orders\"]",
+            "there is no source \"x\" (sources: orders)",
+        ),
+        ("[]", "is empty, so that the key is for nothing"),
+    ] {
+        let all = key(sources);
+        assert!(
+            all.contains("mainstay.toml:4:") && all.contains(expected),
+            "{sources}: {all}"
+        );
+    }
 }
 
 #[test]

@@ -182,6 +182,48 @@ fn secrets_are_equal_if_they_are_kept_in_the_same_place() {
 }
 
 #[test]
+fn a_file_that_only_a_secret_names_is_told_without_its_path() {
+    let folder = std::env::temp_dir().join("hunter2-very-secret");
+    let _ = std::fs::remove_dir_all(&folder);
+    let told = |path: &std::path::Path| {
+        let mut options = toml("[sources.o.endpoints.a]\nurl = \"file:/etc/kept\"\n");
+        let kept = format!("sqlite:{}", path.display());
+        options.secrets = Arc::new(FixedSecrets::default().with_file("/etc/kept", &kept));
+        let loaded = loaded(options);
+        let all = lines(&mainstay_config::missing_files(
+            &loaded.configuration,
+            |_| false,
+        ));
+        assert!(!all.contains("hunter2"), "{all}");
+        all
+    };
+    let file = folder.join("a.db");
+    let missing = told(&file);
+    assert!(
+        missing.contains("the folder that the secret names is missing"),
+        "{missing}"
+    );
+    std::fs::create_dir(&folder).unwrap();
+    let missing = told(&file);
+    assert!(
+        missing.contains("the file that the secret names is missing"),
+        "{missing}"
+    );
+    let wrong = told(&folder);
+    assert!(
+        wrong.contains("what the secret names is a folder"),
+        "{wrong}"
+    );
+    std::fs::write(&file, "this is a text, and longer than a head").unwrap();
+    let wrong = told(&file);
+    assert!(
+        wrong.contains("what the secret names is no SQLite database"),
+        "{wrong}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_url_that_is_kept_with_the_secrets_and_is_none_is_told_without_any_of_it() {
     for kept in [
         "root:hunter2-very-secret:19000:0:99999:7:::",

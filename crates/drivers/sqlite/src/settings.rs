@@ -225,8 +225,8 @@ fn check_pragma(name: &str, value: &str) -> Result<(), SettingsError> {
 /// Why an endpoint may not set a pragma, and what to do instead; `None`: it may.
 fn refused_pragma(name: &str) -> Option<&'static str> {
     Some(match name {
-        "query_only" => "is set by the driver; use `read_only_endpoint`",
-        "busy_timeout" => "is set by the driver; use `busy_timeout of the endpoint`",
+        "query_only" => "is set by the driver; use the option `read_only`",
+        "busy_timeout" => "is set by the driver; use the option `busy_timeout_ms`",
         "hard_heap_limit" | "soft_heap_limit" => {
             "holds for the whole process and every source in it; limit the memory where the process is started"
         }
@@ -254,8 +254,8 @@ mod tests {
             (SqliteSettings::new("a\0b"), "NUL byte"),
             (plain().pragma("a;b", "1"), "not the name of a pragma"),
             (plain().pragma("", "1"), "not the name of a pragma"),
-            (plain().pragma("Query_Only", "off"), "read_only_endpoint"),
-            (plain().pragma("busy_timeout", "1"), "busy_timeout of the"),
+            (plain().pragma("Query_Only", "off"), "`read_only`"),
+            (plain().pragma("busy_timeout", "1"), "`busy_timeout_ms`"),
             (plain().pragma("cache_size", "\0"), "NUL byte"),
             (plain().pragma("hard_heap_limit", "1"), "whole process"),
             (plain().pragma("SOFT_HEAP_LIMIT", "1"), "whole process"),

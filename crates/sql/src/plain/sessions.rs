@@ -129,7 +129,11 @@ impl Connector for Sessions {
         };
         Box::pin(async move {
             let opened = self.open(access).await;
-            opened.map_err(|error| error.failure().clone())
+            // The pool knows failures only; what to do about one goes with it.
+            opened.map_err(|error| Failure {
+                hint: error.detail().hint.as_deref().map(Box::from),
+                ..error.failure().clone()
+            })
         })
     }
 
@@ -165,5 +169,11 @@ pub(super) fn refused(error: PoolError) -> SqlError {
         }
         _ => Code::AttemptsFailed,
     };
-    SqlError::new(code, error.into_failure())
+    let mut failure = error.into_failure();
+    let hint = failure.hint.take();
+    let error = SqlError::new(code, failure);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
 }

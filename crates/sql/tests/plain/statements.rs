@@ -174,12 +174,15 @@ async fn errors_of_the_server_keep_their_code_unless_their_effect_is_unknown() {
 #[tokio::test(start_paused = true)]
 async fn connecting_counts_within_the_limit_and_sends_nothing() {
     let bench = Bench::new();
-    bench.driver.next(Point::Connect, Reply::fails(refused()));
+    let refused = refused().hint("see whether it runs");
+    bench.driver.next(Point::Connect, Reply::fails(refused));
     let error = fails(&bench, &write("INSERT INTO t VALUES (1)")).await;
     assert_eq!(
         (error.code(), error.sent()),
         (Code::AttemptsFailed, Sent::No)
     );
+    let hint = error.detail().hint.as_deref();
+    assert_eq!(hint, Some("see whether it runs"));
     assert_eq!(bench.plain.state(), State::Broken);
 
     bench.driver.next(Point::Connect, Reply::hangs());
