@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use mainstay::policy::ReadFrom;
 use mainstay::sql::{Database, Options, Plain, Value, Verbs};
 use mainstay::sqlite::{SqliteDriver, SqliteSettings};
 use mainstay::tasks::Tasks;
@@ -40,10 +41,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let item = vec![Value::Text("rope".into())];
     let written = orders.execute(insert, item, Options::default()).await?;
     println!("written on endpoint {:?}", written.meta.endpoint);
-    let read = orders
-        .query("SELECT id, item FROM orders", vec![], Options::default())
-        .await?;
-    println!("{:?} from endpoint {:?}", read.rows, read.meta.endpoint);
+    // Any endpoint may answer a read, unless it is told from where.
+    let select = "SELECT id, item FROM orders";
+    let anywhere = orders.query(select, vec![], Options::default()).await?;
+    println!("{:?}", anywhere.rows);
+    let from_primary = Options {
+        read_from: Some(ReadFrom::Primary),
+        ..Options::default()
+    };
+    let read = orders.query(select, vec![], from_primary).await?;
+    println!("the same from endpoint {:?}", read.meta.endpoint);
 
     orders.close(std::time::Duration::from_secs(5)).await;
     tasks.shutdown(std::time::Duration::from_secs(5)).await;

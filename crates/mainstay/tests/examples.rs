@@ -13,7 +13,7 @@ const PRINTED: &[(&str, &str)] = &[
     ("closure_group", "4 after 2 calls\n"),
     (
         "databases",
-        "written on endpoint Some(\"a\")\n[[I64(1), Text(\"rope\")]] from endpoint Some(\"b\")\n",
+        "written on endpoint Some(\"a\")\n[[I64(1), Text(\"rope\")]]\nthe same from endpoint Some(\"a\")\n",
     ),
     (
         "transactions",
