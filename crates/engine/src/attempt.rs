@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
@@ -58,8 +60,9 @@ impl fmt::Debug for EndpointId {
 /// endpoint's concurrency slot, which is given back when the last holder lets go.
 pub struct Marks {
     handed_over: AtomicBool,
-    /// The attempt's time is over.
+    /// The attempt's time is over, and who is told of it.
     over: AtomicBool,
+    teller: AtomicWaker,
     /// Of the attempt around this one, where a source stands behind another source's endpoint.
     outer: Option<Arc<Marks>>,
     _slot: Option<Box<dyn std::any::Any + Send + Sync>>,
@@ -79,6 +82,7 @@ impl Marks {
         Arc::new(Marks {
             handed_over: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            teller: AtomicWaker::new(),
             outer,
             _slot: slot,
         })
@@ -97,8 +101,21 @@ impl Marks {
         self.handed_over.load(Ordering::Acquire)
     }
 
+    /// Says that the attempt's time is over.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
+        self.teller.wake();
+    }
+
+    fn poll_over(&self, context: &Context<'_>) -> Poll<()> {
+        if !self.over.load(Ordering::Acquire) {
+            self.teller.register(context.waker());
+        }
+        // It may have been said while the waker was on its way.
+        match self.over.load(Ordering::Acquire) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 }
 
@@ -149,22 +166,24 @@ impl<M> Attempt<M> {
         }
     }
 
-    /// Whoever runs the attempt calls [`Marks::end`] at its end and polls the work right after.
+    /// Whoever runs the attempt calls [`Marks::end`] at its end, and when it gives the attempt up.
     pub(crate) fn announcing_end(mut self) -> Self {
         self.announces_end = self.marks.is_some();
         self
     }
 
-    /// Whether work needs no timer of its own: at the attempt's end it is polled once more, with
-    /// [`Attempt::is_over`] set.
+    /// Whether work needs no timer of its own: [`Attempt::poll_over`] tells it when its time is over.
     pub fn announces_end(&self) -> bool {
         self.announces_end
     }
 
-    /// Whether the attempt's time is over, where it [announces that](Attempt::announces_end).
-    pub fn is_over(&self) -> bool {
-        let marks = self.marks.as_ref();
-        marks.is_some_and(|marks| marks.over.load(Ordering::Acquire))
+    /// Ready when the attempt's time is over or nobody waits for it any more, where it
+    /// [announces that](Attempt::announces_end). One task is woken then: the last that asked.
+    pub fn poll_over(&self, context: &Context<'_>) -> Poll<()> {
+        match &self.marks {
+            Some(marks) => marks.poll_over(context),
+            None => Poll::Pending,
+        }
     }
 
     /// To be called right before the first byte is handed to the back end.

@@ -3,6 +3,8 @@
 
 #[path = "proxy/classes.rs"]
 mod classes;
+#[path = "proxy/elsewhere.rs"]
+mod elsewhere;
 #[path = "proxy/generations.rs"]
 mod generations;
 #[path = "proxy/gone.rs"]

@@ -85,8 +85,7 @@ pub(super) async fn until_told<T>(
     let mut work = pin!(work);
     let in_time = poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending if attempt.is_over() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
+        Poll::Pending => attempt.poll_over(context).map(|()| None),
     });
     match in_time.await {
         Some(result) => Ended::InTime(result),

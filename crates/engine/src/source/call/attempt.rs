@@ -207,6 +207,8 @@ impl Bounds<'_> {
         in_flight: &mut InFlight<M>,
     ) -> Ran<T, E> {
         in_flight.keep();
+        // Also when this is dropped: work that runs elsewhere ends with the attempt that it belongs to.
+        let told = Told(self.marks);
         let mut work = work;
         let mut cut = pin!(in_flight.placed().endpoint.cut_since(self.mark));
         let Some(end) = self.ends_at else {
@@ -225,9 +227,7 @@ impl Bounds<'_> {
         if self.grace.is_zero() {
             return Ran::TimedOut;
         }
-        if let Some(marks) = self.marks {
-            marks.end();
-        }
+        drop(told);
         // Whether it was told or has a timer of its own, it knows best how to end.
         let last = async {
             tokio::select! {
@@ -238,6 +238,17 @@ impl Bounds<'_> {
             }
         };
         Box::pin(last).await
+    }
+}
+
+/// Tells the work at its drop that its time is over.
+struct Told<'a>(Option<&'a Marks>);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if let Some(marks) = self.0 {
+            marks.end();
+        }
     }
 }
 
