@@ -44,8 +44,12 @@ impl Session {
         let Some(found) = names(text) else {
             return false;
         };
-        let Ok(is_undone) = self.are_undone(found).await else {
-            return false;
+        let is_undone = match self.are_undone(found).await {
+            Ok(is_undone) => is_undone,
+            Err(error) => {
+                tracing::debug!(%error, "not known whether the tables of a statement can be rolled back");
+                return false;
+            }
         };
         if let Some(prepared) = self.statements.get(text) {
             prepared.is_undone = Some(is_undone);
