@@ -157,6 +157,131 @@ fn every_group_of_settings_has_a_page_that_explains_it() {
     }
 }
 
+/// Pages of mechanisms, with their names.
+fn mechanisms() -> Vec<(String, String)> {
+    let pages = pages().into_iter();
+    let concepts = pages.filter(|page| page.parent().unwrap().ends_with("concepts"));
+    let named = concepts.map(|page| {
+        let name = page.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, read(&page))
+    });
+    // The way through all of them is none itself.
+    named.filter(|(name, _)| name != "call-path").collect()
+}
+
+/// Whether a word stands in something that is marked as code.
+fn names(page: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    page.lines().any(|line| {
+        let code = line.split('`').skip(1).step_by(2);
+        code.flat_map(|code| code.split(|c| !is_part(c)))
+            .any(|part| part == word)
+    })
+}
+
+#[test]
+fn every_key_of_a_policy_is_named_on_a_page_of_its_group() {
+    let pages = mechanisms();
+    let mut lost = Vec::new();
+    for key in mainstay_engine::policy::KEYS {
+        let Some((group, name)) = key.path.split_once('.') else {
+            continue;
+        };
+        let link = format!("(../reference/configuration.md#policy{group})");
+        let mut own = pages.iter().filter(|(_, text)| text.contains(&link));
+        if !own.any(|(_, text)| names(text, name)) {
+            lost.push(key.path);
+        }
+    }
+    assert!(
+        lost.is_empty(),
+        "keys that no page of their group names: {lost:?}"
+    );
+}
+
+#[test]
+fn every_key_of_the_reference_is_named_on_another_page() {
+    let reference = doc("reference/configuration.md");
+    let (written, _) = reference
+        .split_once("\n## Policy\n")
+        .unwrap_or((&reference, ""));
+    let others: Vec<String> = pages()
+        .iter()
+        .filter(|page| !page.ends_with("reference/configuration.md"))
+        .filter(|page| page.file_name().is_none_or(|name| name != "CHANGELOG.md"))
+        .map(|page| read(page))
+        .collect();
+    let keys = written.lines().filter_map(|line| {
+        let (key, _) = line.strip_prefix("| `")?.split_once('`')?;
+        Some(key)
+    });
+    let keys: Vec<&str> = keys.filter(|key| !key.contains(['.', ' ', '='])).collect();
+    assert!(keys.len() > 20, "{keys:?}");
+    let lost: Vec<&&str> = keys
+        .iter()
+        .filter(|key| !others.iter().any(|page| names(page, key)))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "keys that only the reference names: {lost:?}"
+    );
+}
+
+#[test]
+fn every_event_is_explained() {
+    let code = read(&root().join("crates/engine/src/event.rs"));
+    let (_, kinds) = code.split_once("pub enum EventKind {").unwrap();
+    let (kinds, _) = kinds.split_once("\n}").unwrap();
+    let variants = kinds.lines().filter_map(|line| {
+        let name = line.strip_prefix("    ")?;
+        let is_variant = name.starts_with(|c: char| c.is_ascii_uppercase());
+        is_variant.then(|| name.trim_end_matches([' ', ',', '{']).to_owned())
+    });
+    let page = doc("concepts/audit-and-events.md");
+    let (mut seen, mut lost) = (0, Vec::new());
+    for variant in variants {
+        let mut snake = String::new();
+        for (at, char) in variant.char_indices() {
+            if at > 0 && char.is_ascii_uppercase() {
+                snake.push('_');
+            }
+            snake.push(char.to_ascii_lowercase());
+        }
+        seen += 1;
+        if !names(&page, &snake) {
+            lost.push(snake);
+        }
+    }
+    assert!(
+        seen > 20 && lost.is_empty(),
+        "{seen} events; not explained: {lost:?}"
+    );
+}
+
+#[test]
+fn every_page_of_a_mechanism_has_the_same_parts() {
+    let parts = [
+        "\n## Defaults",
+        "\n## How to see it\n",
+        "\n## What it does not do\n",
+        "\n## What goes wrong when misused\n",
+    ];
+    let mut lacking = Vec::new();
+    for (name, text) in mechanisms() {
+        let lacks = |part: &&&str| !text.contains(**part);
+        lacking.extend(
+            parts
+                .iter()
+                .filter(lacks)
+                .map(|part| format!("{name}: {}", part.trim())),
+        );
+        if !text.contains("\n```text\n") {
+            lacking.push(format!("{name}: a picture"));
+        }
+    }
+    assert!(lacking.is_empty(), "{lacking:#?}");
+}
+
 #[test]
 fn every_metric_of_a_running_server_is_explained() {
     let place = Place::new();
