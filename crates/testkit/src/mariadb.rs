@@ -74,6 +74,9 @@ impl MariadbServer {
                 folder.path().display()
             );
         }
+        let temporary = folder.path().join("temporary");
+        std::fs::create_dir(&temporary)?;
+        account.own(&temporary)?;
         installation.copy_template(&base, &folder.path().join("data"))?;
         let tls = match options.wants_tls() {
             true => Some(tls::make(account, folder.path(), "root")?),
@@ -112,6 +115,8 @@ impl MariadbServer {
             ("port", self.port().to_string()),
             ("socket", path("socket")),
             ("pid_file", path("pid")),
+            // A server that starts removes from there what it takes for leavings of its own.
+            ("tmpdir", path("temporary")),
         ];
         if let Some(tls) = &self.tls {
             settings.push(("ssl_ca", tls.ca.display().to_string()));

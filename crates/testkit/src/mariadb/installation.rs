@@ -78,19 +78,25 @@ impl Installation {
         }
         let building = Folder::make(base, "mariadb-building-")?;
         self.account.own(building.path())?;
-        let data = building.path().join("data");
-        self.install(&data)?;
+        let (data, temporary) = (
+            building.path().join("data"),
+            building.path().join("temporary"),
+        );
+        std::fs::create_dir(&temporary)?;
+        self.account.own(&temporary)?;
+        self.install(&data, &temporary)?;
         // Only a whole template ever gets the name: a killed build leaves nothing that looks ready.
         std::fs::rename(&data, &ready)?;
         Ok(ready)
     }
 
-    fn install(&self, data: &Path) -> Result<()> {
+    fn install(&self, data: &Path, temporary: &Path) -> Result<()> {
         let mut command = self.account.command("mariadb-install-db");
         command
             .args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"])
             .arg("--auth-root-authentication-method=normal")
-            .arg(format!("--datadir={}", data.display()));
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--tmpdir={}", temporary.display()));
         for (name, value) in options::FILES {
             command.arg(format!("--{}={value}", name.replace('_', "-")));
         }

@@ -28,6 +28,12 @@ async fn a_second_server_is_ready_soon_and_apart_from_the_first() {
     assert_ne!(first.port(), second.port());
     first.sql("CREATE TABLE only_here (id int)").await.unwrap();
     assert!(second.sql("SELECT * FROM only_here").await.is_err());
+    // A start removes temporary tables, which another server may be using.
+    for server in [&first, &second] {
+        let temporary = server.value("SELECT @@tmpdir").await.unwrap();
+        let folder = server.folder().display().to_string();
+        assert!(temporary.starts_with(&folder), "{temporary} {folder}");
+    }
 }
 
 #[tokio::test]
