@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
@@ -60,9 +61,10 @@ impl fmt::Debug for EndpointId {
 /// endpoint's concurrency slot, which is given back when the last holder lets go.
 pub struct Marks {
     handed_over: AtomicBool,
-    /// The attempt's time is over, and who is told of it.
+    /// The attempt's time is over.
     over: AtomicBool,
-    teller: AtomicWaker,
+    /// Who is told of it: usually one task.
+    listeners: Mutex<SmallVec<[Waker; 1]>>,
     /// Of the attempt around this one, where a source stands behind another source's endpoint.
     outer: Option<Arc<Marks>>,
     _slot: Option<Box<dyn std::any::Any + Send + Sync>>,
@@ -82,7 +84,7 @@ impl Marks {
         Arc::new(Marks {
             handed_over: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            teller: AtomicWaker::new(),
+            listeners: Mutex::new(SmallVec::new()),
             outer,
             _slot: slot,
         })
@@ -104,14 +106,18 @@ impl Marks {
     /// Says that the attempt's time is over.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
-        self.teller.wake();
+        let listeners = std::mem::take(&mut *self.listeners.lock());
+        listeners.into_iter().for_each(Waker::wake);
     }
 
     fn poll_over(&self, context: &Context<'_>) -> Poll<()> {
         if !self.over.load(Ordering::Acquire) {
-            self.teller.register(context.waker());
+            let mut listeners = self.listeners.lock();
+            if !listeners.iter().any(|it| it.will_wake(context.waker())) {
+                listeners.push(context.waker().clone());
+            }
         }
-        // It may have been said while the waker was on its way.
+        // It may have been said before the lock was taken.
         match self.over.load(Ordering::Acquire) {
             true => Poll::Ready(()),
             false => Poll::Pending,
@@ -178,7 +184,7 @@ impl<M> Attempt<M> {
     }
 
     /// Ready when the attempt's time is over or nobody waits for it any more, where it
-    /// [announces that](Attempt::announces_end). One task is woken then: the last that asked.
+    /// [announces that](Attempt::announces_end). Every task that asked is woken then.
     pub fn poll_over(&self, context: &Context<'_>) -> Poll<()> {
         match &self.marks {
             Some(marks) => marks.poll_over(context),

@@ -352,7 +352,9 @@ pub trait Database: Send + Sync {
     /// What is remembered about its schema.
     fn schema(&self) -> &Schema;
 
-    /// Runs a request and collects the answer.
+    /// Runs a request and collects the answer, in the task that polls it. Whoever hands the work of an attempt
+    /// to another task says so first by [`Attempt::handed_over`]: from there on nobody can tell whether it was
+    /// sent.
     fn collect<'a>(
         &'a self,
         request: &'a Request,

@@ -12,7 +12,10 @@ mod statement;
 mod stream;
 mod transaction;
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -146,7 +149,7 @@ impl Plain {
         let pool = &self.shared.pool;
         match pool.checkout_now(mode(access), hold, Instant::now()) {
             Ok(Checkout::Lent(lease)) => Ok(lease),
-            Ok(Checkout::Later(later)) => Box::pin(self.lease_later(later, ends_at)).await,
+            Ok(Checkout::Later(later)) => Box::pin(self.lease_later(later, ends_at, attempt)).await,
             Err(error) => Err(sessions::refused(error)),
         }
     }
@@ -155,15 +158,25 @@ impl Plain {
         &self,
         later: Later<Sessions, Option<Arc<Marks>>>,
         ends_at: Option<Instant>,
+        attempt: Option<&Attempt>,
     ) -> Result<Held, SqlError> {
-        let checkout = self.shared.pool.checkout_later(later);
+        let mut checkout = pin!(self.shared.pool.checkout_later(later));
+        // Where the attempt was given up nobody may use what comes.
+        let checkout = poll_fn(|context| {
+            let over = attempt.map_or(Poll::Pending, |it| it.poll_over(context));
+            match checkout.as_mut().poll(context) {
+                Poll::Ready(lent) if over.is_pending() => Poll::Ready(Some(lent)),
+                _ if over.is_ready() => Poll::Ready(None),
+                _ => Poll::Pending,
+            }
+        });
         let lent = match ends_at {
             None => checkout.await,
-            Some(end) => match tokio::time::timeout_at(end, checkout).await {
-                Ok(lent) => lent,
-                Err(_) => return Err(self.no_connection_in_time()),
-            },
+            Some(end) => tokio::time::timeout_at(end, checkout)
+                .await
+                .unwrap_or_default(),
         };
+        let lent = lent.ok_or_else(|| self.no_connection_in_time())?;
         lent.map_err(sessions::refused)
     }
 

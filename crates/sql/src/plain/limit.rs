@@ -83,9 +83,17 @@ pub(super) async fn until_told<T>(
     work: impl Future<Output = Result<T, SqlError>>,
 ) -> Ended<T> {
     let mut work = pin!(work);
-    let in_time = poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => attempt.poll_over(context).map(|()| None),
+    let mut has_begun = false;
+    let in_time = poll_fn(|context| {
+        // What nobody waits for any more is not begun.
+        if !has_begun && attempt.poll_over(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        has_begun = true;
+        match work.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => attempt.poll_over(context).map(|()| None),
+        }
     });
     match in_time.await {
         Some(result) => Ended::InTime(result),

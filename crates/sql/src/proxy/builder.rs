@@ -19,6 +19,7 @@ use crate::schema::Schema;
 pub struct DataProxyBuilder {
     source: SourceBuilder<Member>,
     dialect: Option<Dialect>,
+    is_mixed: bool,
     /// `None`: the dialect's.
     promotion: Option<Promotion>,
     limits: TransactionLimits,
@@ -46,7 +47,8 @@ impl DataProxyBuilder {
     /// Adds an endpoint.
     #[must_use]
     pub fn endpoint(mut self, spec: EndpointSpec<Member>) -> Self {
-        self.dialect.get_or_insert(spec.member.dialect());
+        let dialect = spec.member.dialect();
+        self.is_mixed |= *self.dialect.get_or_insert(dialect) != dialect;
         self.source = self.source.endpoint(spec);
         self
     }
@@ -90,7 +92,8 @@ impl DataProxyBuilder {
     /// Makes the proxy and starts its prober. Nothing needs to be reachable.
     ///
     /// # Errors
-    /// If there is no endpoint, a name is used twice, a weight is not positive or two are primary.
+    /// If there is no endpoint, their dialects differ, a name is used twice, a weight is not positive or two
+    /// are primary.
     pub fn build(self) -> Result<DataProxy, SqlError> {
         let source = self.source.build().map_err(|problem| control(&problem))?;
         let Some(dialect) = self.dialect else {
@@ -101,6 +104,17 @@ impl DataProxyBuilder {
                 "give it at least one",
             ));
         };
+        if self.is_mixed {
+            let message = format!(
+                "the endpoints of source {} are databases of several kinds, which read one text differently",
+                source.name()
+            );
+            return Err(SqlError::caller(
+                Code::BadRequest,
+                message,
+                "make a source for each kind",
+            ));
+        }
         let promotion = self.promotion.unwrap_or(match dialect {
             Dialect::Sqlite => Promotion::Route,
             Dialect::Postgres | Dialect::MySql => Promotion::Follow,
@@ -128,6 +142,7 @@ impl DataProxy {
         DataProxyBuilder {
             source: Source::builder(name, policy),
             dialect: None,
+            is_mixed: false,
             promotion: None,
             limits: TransactionLimits::default(),
         }

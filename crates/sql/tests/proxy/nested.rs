@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{Chance, EndpointSpec, Policy, Preset, Role};
-use mainstay_sql::{DataProxy, Database, Dialect, Options, Plain, Position, Verbs};
+use mainstay_sql::{Code, DataProxy, Database, Dialect, Options, Plain, Position, Verbs};
 use mainstay_testkit::scripted::ScriptedDriver;
 
 fn policy() -> Arc<Policy> {
@@ -151,4 +151,16 @@ async fn a_source_says_how_far_it_has_come() {
     // Two that may both be written to have nothing in common.
     let far = far.map(|(id, member, _)| (id, member, Role::Member));
     assert_eq!(source("m", &far).position().await.unwrap(), None);
+}
+
+#[test]
+fn endpoints_of_several_kinds_are_refused() {
+    let members = [Dialect::Postgres, Dialect::MySql].map(|it| plain(&ScriptedDriver::new(it)));
+    let mut builder = DataProxy::builder("s", policy());
+    for (id, member) in ["a", "b"].into_iter().zip(members) {
+        builder = builder.endpoint(EndpointSpec::new(id, member));
+    }
+    let refused = builder.build().unwrap_err();
+    assert_eq!(refused.code(), Code::BadRequest, "{refused}");
+    assert!(refused.to_string().contains("several kinds"), "{refused}");
 }

@@ -208,19 +208,25 @@ impl Bounds<'_> {
     ) -> Ran<T, E> {
         in_flight.keep();
         // Also when this is dropped: work that runs elsewhere ends with the attempt that it belongs to.
-        let told = Told(self.marks);
+        let mut told = Told(self.marks);
         let mut work = work;
         let mut cut = pin!(in_flight.placed().endpoint.cut_since(self.mark));
         let Some(end) = self.ends_at else {
             return tokio::select! {
                 biased;
-                result = work => Ran::Result(result),
+                result = work => {
+                    told.needs_no_word();
+                    Ran::Result(result)
+                }
                 () = cut => Ran::Cut,
             };
         };
         tokio::select! {
             biased;
-            result = &mut work => return Ran::Result(result),
+            result = &mut work => {
+                told.needs_no_word();
+                return Ran::Result(result);
+            }
             () = &mut cut => return Ran::Cut,
             () = tokio::time::sleep_until(end) => {}
         }
@@ -243,6 +249,13 @@ impl Bounds<'_> {
 
 /// Tells the work at its drop that its time is over.
 struct Told<'a>(Option<&'a Marks>);
+
+impl Told<'_> {
+    /// The work has ended by itself.
+    fn needs_no_word(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
