@@ -250,6 +250,8 @@ impl Problem {
         parts
             .correlation_id
             .get_or_insert_with(|| correlation_id.to_string());
+        let usual = || usual_hint(parts.code, parts.sent).to_owned();
+        parts.hint.get_or_insert_with(usual);
         if parts.sent != Sent::No {
             parts.retry_after = None;
         }
@@ -326,6 +328,22 @@ fn name_place(place: &mut serde_json::Map<String, serde_json::Value>, kind: &str
         None => name.to_owned(),
     };
     place.insert(kind.to_owned(), named.into());
+}
+
+/// What to do where nobody who knows more has said it.
+fn usual_hint(code: &str, sent: Sent) -> &'static str {
+    match code {
+        "no_endpoint" | "no_primary" => {
+            "see GET /v1/sources/{source} for the roles, drains and health of its endpoints"
+        }
+        "circuit_open" => "wait for the next trial, or see GET /v1/sources/{source}/watchdog",
+        "paused" => "wait, or POST /v1/admin/resume",
+        "queue_full" | "queue_timeout" | "pool_timeout" | "rate_limited" => {
+            "send fewer at once, try again later, or raise the limit in the policy"
+        }
+        _ if sent == Sent::Maybe => "look whether it took effect before you send it again",
+        _ => "the correlation id finds the call in GET /v1/sources/{source}/audit",
+    }
 }
 
 /// A refusal's message ends in what to do, behind its last semicolon.
@@ -407,6 +425,23 @@ mod tests {
         assert_eq!(document["column"], "a, b");
         assert_eq!(document["type"], "urn:mainstay:problem:constraint");
         assert_eq!(document["value_type"], "f64");
+    }
+
+    #[test]
+    fn every_document_says_what_to_do() {
+        use mainstay_engine::{Category, Failure};
+        for code in [mainstay_sql::Code::NoEndpoint, mainstay_sql::Code::Internal] {
+            let failure = Failure::new(Category::Transient, "nobody said what to do");
+            let problem = Problem::from(SqlError::new(code, failure));
+            let (_, _, body) = problem.written(CorrelationId(1));
+            let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert!(
+                document["hint"]
+                    .as_str()
+                    .is_some_and(|hint| hint.len() > 20),
+                "{document}"
+            );
+        }
     }
 
     #[test]

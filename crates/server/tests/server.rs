@@ -8,6 +8,7 @@ mod server {
     mod client;
     mod contract;
     mod control;
+    mod fuzz;
     mod keys;
     mod lifecycle;
     mod lines;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Request};
+use axum::http::{HeaderValue, Request, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -243,7 +243,12 @@ impl App {
 
     fn finish(&self, mut response: Response, id: CorrelationId) -> Response {
         if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+            // What a route that does not take a method does take.
+            let allow = response.headers_mut().remove(header::ALLOW);
             response = problem.render(id);
+            if let Some(allow) = allow {
+                response.headers_mut().insert(header::ALLOW, allow);
+            }
         }
         self.counts.count_answer(response.status().as_u16());
         if let Ok(id) = HeaderValue::try_from(id.to_string()) {

@@ -70,10 +70,10 @@ impl Contract {
         })
     }
 
-    /// What an exchange has that the document does not say.
+    /// Holds an exchange against the document.
     ///
     /// # Panics
-    /// There is such a thing.
+    /// It is not as described.
     pub(super) fn hold(&self, exchange: &Exchange<'_>) {
         if let Err(wrong) = self.judge(exchange) {
             let Exchange {
@@ -86,7 +86,8 @@ impl Contract {
         }
     }
 
-    fn judge(&self, exchange: &Exchange<'_>) -> Result<(), String> {
+    /// What an exchange has that the document does not say.
+    pub(super) fn judge(&self, exchange: &Exchange<'_>) -> Result<(), String> {
         if exchange.method == "HEAD" {
             return Ok(());
         }

@@ -50,6 +50,16 @@ async fn every_described_route_is_there_and_no_other_method_of_it() {
             }
             let is_described = all.iter().any(|(m, p, _)| (&**m, p) == (method, path));
             let reply = rig.client.send(method, &filled(path), &[], "[]").await;
+            if let Some(allow) = reply.headers.get("allow") {
+                let allow = allow.to_str().unwrap();
+                let takes = |(m, p, _): &(String, String, Value)| p == path && allow.contains(&**m);
+                assert!(all.iter().any(takes), "{path}: {allow}");
+            } else {
+                assert_ne!(
+                    reply.status, 405,
+                    "{method} {path} does not say what it takes"
+                );
+            }
             let is_there = !reply.is_problem(405, "method_not_allowed")
                 && !reply.is_problem(404, "unknown_route");
             if is_there != is_described {
@@ -199,7 +209,6 @@ fn an_exchange_that_is_not_as_described_is_found() {
         },
     ];
     for (number, exchange) in wrong.into_iter().enumerate() {
-        let held = std::panic::catch_unwind(|| Contract::new().hold(&exchange));
-        assert!(held.is_err(), "case {number}");
+        assert!(contract.judge(&exchange).is_err(), "case {number}");
     }
 }
