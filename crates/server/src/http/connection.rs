@@ -1,6 +1,7 @@
 //! Connections of clients: how many, how slow, and how they end.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use mainstay_engine::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::app::App;
 use super::paced::{Pace, Paced, Render, Socket};
@@ -51,9 +52,12 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
+                if is_of_the_client(&error) {
+                    continue;
+                }
                 tracing::warn!(%error, "cannot take a connection");
-                // Most often there is no file descriptor left: one that asks for nothing has one.
-                if places.make_room() {
+                // One that asks for nothing has a file descriptor.
+                if lacks_descriptors(&error) && places.make_room() {
                     app.counts().count_evicted_connection();
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -61,34 +65,58 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
             }
         };
         match places.take() {
-            Some((place, has_room_made)) => {
+            Some((mut place, has_room_made)) => {
                 if has_room_made {
                     app.counts().count_evicted_connection();
                 }
-                tasks.spawn(serve(Arc::clone(&app), router.clone(), stream, place));
+                let (app, router) = (Arc::clone(&app), router.clone());
+                let telling = Arc::clone(&telling);
+                tasks.spawn(async move {
+                    match place.ready().await {
+                        true => serve(app, router, stream, place).await,
+                        // Who was to leave has begun to work.
+                        false => turn_away(&app, stream, &telling).await,
+                    }
+                });
             }
-            None => turn_away(&app, stream, &telling, &tasks),
+            None => {
+                let (app, telling) = (Arc::clone(&app), Arc::clone(&telling));
+                tasks.spawn(async move { turn_away(&app, stream, &telling).await });
+            }
         }
     }
 }
 
+/// The client closed it before it was taken.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+/// ENFILE and EMFILE, which have no kind.
+fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
 /// All are at work: says so, unless too many are being told so already.
-fn turn_away(app: &App, stream: TcpStream, telling: &Arc<Semaphore>, tasks: &Tasks) {
+async fn turn_away(app: &App, stream: TcpStream, telling: &Semaphore) {
     app.counts().count_refused_connection();
     if app.tls().is_some() {
         // It could not read why.
         return;
     }
-    if let Ok(permit) = Arc::clone(telling).try_acquire_owned() {
+    if let Ok(_permit) = telling.try_acquire() {
         let answer = app.refuse_early(too_many());
-        tasks.spawn_bounded(TELLING_MAX, refuse(stream, answer, permit));
+        let told = tokio::time::timeout(TELLING_MAX, tell(stream, answer));
+        // A client that takes no answer is closed.
+        told.await.ok();
     }
 }
 
-async fn serve(app: Arc<App>, router: Router, stream: TcpStream, mut place: Place) {
-    if !place.ready().await {
-        return app.counts().count_refused_connection();
-    }
+async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: Place) {
     // Answers are written whole, so that waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = app.tls().cloned() else {
@@ -186,12 +214,6 @@ fn too_many() -> Problem {
         "send fewer requests at once, or raise server.connections_max",
     )
     .retry_after(Duration::from_secs(1))
-}
-
-/// Says that there are too many connections.
-async fn refuse(stream: TcpStream, answer: Vec<u8>, permit: OwnedSemaphorePermit) {
-    tell(stream, answer).await;
-    drop(permit);
 }
 
 /// Writes a whole answer, and lets the client read it before closing.

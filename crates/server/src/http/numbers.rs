@@ -51,13 +51,13 @@ fn end_of_number(bytes: &[u8], start: usize) -> usize {
     start + length.count()
 }
 
-/// Every number of so many digits is shown by the double nearest to it.
+/// Every number of so many digits, without an exponent, is shown by the double nearest to it.
 const DIGITS: usize = 15;
 
 fn is_exact(number: &str) -> bool {
     let is_whole = |number: &str| number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
-    // With room for what an exponent needs, whose own bounds the reader knows.
-    if number.len() <= DIGITS || is_whole(number) {
+    let has_exponent = number.contains(['e', 'E']);
+    if (number.len() <= DIGITS && !has_exponent) || is_whole(number) {
         return true;
     }
     match number.parse::<f64>() {
@@ -90,7 +90,6 @@ mod tests {
             "0",
             "-0.0",
             "0.1",
-            "1e400000",
             "0.30000000000000004",
             "-9223372036854775808",
             "18446744073709551615",
@@ -108,6 +107,12 @@ mod tests {
             "18446744073709551616",
             "-9223372036854775809",
             "123456789012345678901234567890",
+            // Too large, too small, and between two of the smallest.
+            "1e400000",
+            "1e-400",
+            "-1E-400",
+            "3e-324",
+            "1e99999999999999999999",
             "0.1000000000000000055511151231257827",
             "1.00000000000000000001",
             "12345678901234567.5",

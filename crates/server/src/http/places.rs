@@ -85,6 +85,7 @@ impl Places {
     /// Closes a connection that asks for nothing. Returns whether there was one.
     pub(super) fn make_room(&mut self) -> bool {
         let now = Instant::now();
+        let mut used = None;
         // Once around to see who is used, once more to take whoever is not.
         for _ in 0..(2 * self.seats.len()).min(LOOKS_MAX) {
             let Some(mut seat) = self.seats.pop_front() else {
@@ -97,9 +98,16 @@ impl Places {
                 seat.close.cancel();
                 return true;
             }
+            if used.is_none() && seat.phase.step() == Step::Idle {
+                used = Some(seat.close.clone());
+            }
             self.seats.push_back(seat);
         }
-        false
+        // There are more than were looked at, so that one used a moment ago is as good as any.
+        if let Some(close) = &used {
+            close.cancel();
+        }
+        used.is_some()
     }
 }
 
@@ -190,6 +198,19 @@ mod tests {
         tokio::time::sleep(HEAD_GRACE / 2).await;
         assert!(places.take().is_some());
         assert!(slow.close.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn one_of_many_idle_ones_makes_room_at_once() {
+        let count = 2 * LOOKS_MAX;
+        let mut places = Places::new(u32::try_from(count).unwrap());
+        let idle: Vec<Place> = (0..count).map(|_| taken(&mut places)).collect();
+        for already in 0..3 {
+            let (_new, waits) = places.take().unwrap();
+            assert!(waits);
+            let closed = idle.iter().filter(|it| it.close.is_cancelled()).count();
+            assert_eq!(closed, already + 1);
+        }
     }
 
     #[tokio::test]

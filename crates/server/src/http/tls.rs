@@ -67,8 +67,21 @@ impl Tls {
 
     /// Puts another certificate in force.
     pub(super) fn exchange(&self, fresh: Fresh) {
+        let mut seen = self.seen.lock();
         self.current.store(Arc::new(fresh.config));
-        *self.seen.lock() = fresh.seen;
+        *seen = fresh.seen;
+    }
+
+    /// The same for files that were in force when they were read again: a reload may have named others
+    /// meanwhile. Says whether they still are.
+    fn renew(&self, fresh: Fresh) -> bool {
+        let mut seen = self.seen.lock();
+        let is_of_these = seen.0 == fresh.seen.0;
+        if is_of_these {
+            self.current.store(Arc::new(fresh.config));
+            *seen = fresh.seen;
+        }
+        is_of_these
     }
 
     /// Makes a connection an encrypted one. Cancel safe: the connection is closed.
@@ -91,13 +104,17 @@ impl Tls {
             }
             match load(&files).await {
                 Ok(fresh) => {
-                    tls.exchange(fresh);
-                    tracing::info!("the certificate was read again");
+                    if tls.renew(fresh) {
+                        tracing::info!("the certificate was read again");
+                    }
                 }
                 Err(error) => {
-                    // Told once: what changes next is looked at again.
-                    tls.seen.lock().1 = now;
-                    tracing::warn!(%error, "the former certificate stays");
+                    let mut seen = tls.seen.lock();
+                    if seen.0 == files {
+                        // Told once: what changes next is looked at again.
+                        seen.1 = now;
+                        tracing::warn!(%error, "the former certificate stays");
+                    }
                 }
             }
         }

@@ -340,3 +340,29 @@ async fn a_write_runs_to_its_end_whatever_its_reader_does_and_whatever_was_decla
     }
     line.end().await;
 }
+
+#[tokio::test]
+async fn a_read_that_turns_out_to_write_runs_once_and_is_answered_as_lines_too() {
+    let line = Line::start("").await;
+    let made = "CREATE TABLE noted (n int); \
+                CREATE FUNCTION note() RETURNS int LANGUAGE sql AS \
+                'INSERT INTO noted VALUES (1) RETURNING n'; \
+                CREATE VIEW notes AS SELECT note() AS n";
+    line.server.sql(made).await.unwrap();
+    for count in 1..=2 {
+        let body = json!({"sql": "SELECT n FROM notes"}).to_string();
+        let path = "/v1/sources/s/query";
+        let reply = line.rig.client.send("POST", path, LINES, body).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let told = lines(&reply.text);
+        assert_eq!(told[1], json!([1]), "{told:?}");
+        assert_eq!(told[2]["done"]["rows"], 1, "{told:?}");
+        let noted = line
+            .server
+            .value("SELECT count(*) FROM noted")
+            .await
+            .unwrap();
+        assert_eq!(noted, count.to_string());
+    }
+    line.rig.end().await;
+}

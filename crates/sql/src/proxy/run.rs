@@ -110,7 +110,8 @@ impl DataProxy {
         )
     }
 
-    fn learn(&self, request: &Request) {
+    /// A text that was taken for a read is a write.
+    pub(super) fn learn(&self, request: &Request) {
         if let Work::Statement { text, .. } = &request.work {
             // Callers who met it together learned it together.
             if !self.shared.schema.remember_write(text) {

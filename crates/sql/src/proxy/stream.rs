@@ -2,12 +2,12 @@
 //! the stream holds its endpoint, and a break counts against it.
 
 use mainstay_engine::source::Leased;
-use mainstay_engine::{Attempt, EndpointId};
+use mainstay_engine::{Attempt, CallErrorKind, EndpointId};
 
 use super::route::{path, route};
 use super::sessions::Writing;
 use super::{DataProxy, Member, errors};
-use crate::database::{BoxFuture, Meta, Request, Scope};
+use crate::database::{Access, BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
 use crate::stream::{Batch, Batches, RowStream};
 
@@ -48,6 +48,14 @@ impl DataProxy {
             Err(error) => {
                 writing.failed(error.sent());
                 let parts = error.into_parts();
+                let is_write = matches!(parts.kind, CallErrorKind::Redirected { .. })
+                    && request.access == Access::ReadOnly
+                    && request.options.safety.is_none()
+                    && scope.attempt.is_none();
+                if is_write {
+                    // Rows of a write are not streamed: whoever asks again runs it as one.
+                    self.learn(request);
+                }
                 Err(self.failed(parts, &operation, request.access, request.safety))
             }
         }
