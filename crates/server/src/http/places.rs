@@ -91,7 +91,8 @@ impl Places {
             let Some(mut seat) = self.seats.pop_front() else {
                 break;
             };
-            if seat.phase.has_ended() {
+            // It is gone, or about to be.
+            if seat.phase.has_ended() || seat.close.is_cancelled() {
                 continue;
             }
             if seat.gives_way(now) {
