@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 use super::app::App;
 use super::paced::{Pace, Paced, Render, Socket};
 use super::phase::{Step, Stepping};
-use super::places::{Place, Places};
 use super::routes;
+use super::slots::{Slot, Slots};
 use crate::problem::Problem;
 
 /// More header lines than any client of ours sends.
@@ -41,7 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Takes connections until the server stops.
 pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
     let router = routes::router(Arc::clone(&app));
-    let mut places = Places::new(app.settings().connections_max);
+    let mut slots = Slots::new(app.settings().connections_max);
     let telling = Arc::new(Semaphore::new(TOLD_MAX));
     let stopping = app.stopping().clone();
     loop {
@@ -57,23 +57,23 @@ pub(super) async fn accept(app: Arc<App>, listener: TcpListener, tasks: Tasks) {
                 }
                 tracing::warn!(%error, "cannot take a connection");
                 // One that asks for nothing has a file descriptor.
-                if lacks_descriptors(&error) && places.make_room() {
+                if lacks_descriptors(&error) && slots.make_room() {
                     app.counts().count_evicted_connection();
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        match places.take() {
-            Some((mut place, has_room_made)) => {
+        match slots.take() {
+            Some((mut slot, has_room_made)) => {
                 if has_room_made {
                     app.counts().count_evicted_connection();
                 }
                 let (app, router) = (Arc::clone(&app), router.clone());
                 let telling = Arc::clone(&telling);
                 tasks.spawn(async move {
-                    match place.ready().await {
-                        true => serve(app, router, stream, place).await,
+                    match slot.ready().await {
+                        true => serve(app, router, stream, slot).await,
                         // Who was to leave has begun to work.
                         false => turn_away(&app, stream, &telling).await,
                     }
@@ -116,11 +116,11 @@ async fn turn_away(app: &App, stream: TcpStream, telling: &Semaphore) {
     }
 }
 
-async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: Place) {
+async fn serve(app: Arc<App>, router: Router, stream: TcpStream, slot: Slot) {
     // Answers are written whole, so that waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = app.tls().cloned() else {
-        return talk(app, router, stream, place).await;
+        return talk(app, router, stream, slot).await;
     };
     let limit = app.settings().header_timeout;
     let stopping = app.stopping().clone();
@@ -140,18 +140,18 @@ async fn serve(app: Arc<App>, router: Router, stream: TcpStream, place: Place) {
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         () = stopping.cancelled() => return,
-        () = place.close.cancelled() => return,
+        () = slot.close.cancelled() => return,
     };
     match shaken {
-        Ok(Some(Ok(stream))) => talk(app, router, stream, place).await,
+        Ok(Some(Ok(stream))) => talk(app, router, stream, slot).await,
         Ok(Some(Err(error))) => tracing::debug!(%error, "a handshake failed"),
         Ok(None) | Err(_) => {}
     }
 }
 
-async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'static, place: Place) {
+async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'static, slot: Slot) {
     let settings = app.settings();
-    let phase = place.phase.clone();
+    let phase = slot.phase.clone();
     let pace = Pace {
         head: settings.header_timeout,
         answer: settings.request_timeout,
@@ -186,8 +186,8 @@ async fn talk(app: Arc<App>, router: Router, stream: impl Socket + Send + 'stati
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = place.close.cancelled() => {
-            if place.phase.step() <= Step::Head {
+        () = slot.close.cancelled() => {
+            if slot.phase.step() <= Step::Head {
                 return;
             }
             // A request came in the meantime.

@@ -1,4 +1,4 @@
-//! Places for connections. When all are taken, a connection that asks for nothing makes room for a new one:
+//! Slots for connections. When all are taken, a connection that asks for nothing makes room for a new one:
 //! idle clients, and those whose head drips in, cost a caller who has something to ask nothing.
 
 use std::collections::VecDeque;
@@ -13,20 +13,20 @@ use super::phase::{Phase, Step};
 
 /// A head that is not complete after so long makes room; most are there at once.
 const HEAD_GRACE: Duration = Duration::from_secs(1);
-/// So many connections are looked at for one that needs a place.
+/// So many connections are looked at for one that needs a slot.
 const LOOKS_MAX: usize = 4096;
 /// How long one that makes room may take to be gone.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
-/// The places of one listener. Used by the one task that accepts.
-pub(super) struct Places {
+/// The slots of one listener. Used by the one task that accepts.
+pub(super) struct Slots {
     max: usize,
     free: Arc<Semaphore>,
     /// Passed by a hand, as in a clock: who was used since it passed last is passed over.
     seats: VecDeque<Seat>,
 }
 
-/// A connection as the places see it.
+/// A connection as the slots see it.
 struct Seat {
     phase: Phase,
     close: CancellationToken,
@@ -37,7 +37,7 @@ struct Seat {
 }
 
 /// What a connection holds while it is open.
-pub(super) struct Place {
+pub(super) struct Slot {
     /// Cancelled when it is to make room.
     pub(super) close: CancellationToken,
     pub(super) phase: Phase,
@@ -45,25 +45,25 @@ pub(super) struct Place {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(max: u32) -> Self {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let max = max.min(Semaphore::MAX_PERMITS);
-        Places {
+        Slots {
             max,
             free: Arc::new(Semaphore::new(max)),
             seats: VecDeque::new(),
         }
     }
 
-    /// A place for a new connection, with whether another one makes room for it. `None`: all are at work.
-    pub(super) fn take(&mut self) -> Option<(Place, bool)> {
+    /// A slot for a new connection, with whether another one makes room for it. `None`: all are at work.
+    pub(super) fn take(&mut self) -> Option<(Slot, bool)> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
         let waits = permit.is_none();
         if waits && !self.make_room() {
             return None;
         }
-        let place = Place {
+        let slot = Slot {
             close: CancellationToken::new(),
             phase: Phase::default(),
             free: Arc::clone(&self.free),
@@ -74,12 +74,12 @@ impl Places {
             self.seats.retain(|seat| !seat.phase.has_ended());
         }
         self.seats.push_back(Seat {
-            phase: place.phase.clone(),
-            close: place.close.clone(),
+            phase: slot.phase.clone(),
+            close: slot.close.clone(),
             begun: None,
             head_since: None,
         });
-        Some((place, waits))
+        Some((slot, waits))
     }
 
     /// Closes a connection that asks for nothing. Returns whether there was one.
@@ -134,7 +134,7 @@ impl Seat {
     }
 }
 
-impl Place {
+impl Slot {
     /// Waits for the one that makes room. `false`: it did not leave in time.
     pub(super) async fn ready(&mut self) -> bool {
         if self.permit.is_none() {
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.phase.end();
     }
@@ -158,56 +158,56 @@ mod tests {
 
     use super::*;
 
-    fn taken(places: &mut Places) -> Place {
-        let (place, waits) = places.take().unwrap();
+    fn taken(slots: &mut Slots) -> Slot {
+        let (slot, waits) = slots.take().unwrap();
         assert!(!waits);
-        place
+        slot
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_idle_longest_makes_room_and_who_works_never_does() {
-        let mut places = Places::new(3);
-        let works = taken(&mut places);
+        let mut slots = Slots::new(3);
+        let works = taken(&mut slots);
         works.phase.begin(Version::HTTP_11, false);
-        let idle = taken(&mut places);
-        let used = taken(&mut places);
+        let idle = taken(&mut slots);
+        let used = taken(&mut slots);
         used.phase.begin(Version::HTTP_11, false);
         used.phase.rest();
-        let (mut new, waits) = places.take().unwrap();
+        let (mut new, waits) = slots.take().unwrap();
         assert!(waits && idle.close.is_cancelled());
         assert!(!used.close.is_cancelled() && !works.close.is_cancelled());
         drop(idle);
         assert!(new.ready().await);
         new.phase.begin(Version::HTTP_11, true);
-        let (mut last, _) = places.take().unwrap();
+        let (mut last, _) = slots.take().unwrap();
         assert!(used.close.is_cancelled());
         // It does not leave.
         assert!(!last.ready().await);
         drop(last);
-        assert!(places.take().is_none(), "all others are at work");
+        assert!(slots.take().is_none(), "all others are at work");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_head_that_drips_in_makes_room_after_its_grace() {
-        let mut places = Places::new(1);
-        let slow = taken(&mut places);
+        let mut slots = Slots::new(1);
+        let slow = taken(&mut slots);
         slow.phase.advance(Step::Idle, Step::Head);
-        assert!(places.take().is_none());
-        assert!(places.take().is_none());
+        assert!(slots.take().is_none());
+        assert!(slots.take().is_none());
         tokio::time::sleep(HEAD_GRACE / 2).await;
-        assert!(places.take().is_none());
+        assert!(slots.take().is_none());
         tokio::time::sleep(HEAD_GRACE / 2).await;
-        assert!(places.take().is_some());
+        assert!(slots.take().is_some());
         assert!(slow.close.is_cancelled());
     }
 
     #[tokio::test]
     async fn one_of_many_idle_ones_makes_room_at_once() {
         let count = 2 * LOOKS_MAX;
-        let mut places = Places::new(u32::try_from(count).unwrap());
-        let idle: Vec<Place> = (0..count).map(|_| taken(&mut places)).collect();
+        let mut slots = Slots::new(u32::try_from(count).unwrap());
+        let idle: Vec<Slot> = (0..count).map(|_| taken(&mut slots)).collect();
         for already in 0..3 {
-            let (_new, waits) = places.take().unwrap();
+            let (_new, waits) = slots.take().unwrap();
             assert!(waits);
             let closed = idle.iter().filter(|it| it.close.is_cancelled()).count();
             assert_eq!(closed, already + 1);
@@ -216,11 +216,11 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_have_ended_are_forgotten() {
-        let mut places = Places::new(10);
+        let mut slots = Slots::new(10);
         for _ in 0..1000 {
-            drop(taken(&mut places));
+            drop(taken(&mut slots));
         }
-        assert!(places.seats.len() <= 21, "{}", places.seats.len());
-        assert_eq!(places.free.available_permits(), 10);
+        assert!(slots.seats.len() <= 21, "{}", slots.seats.len());
+        assert_eq!(slots.free.available_permits(), 10);
     }
 }
