@@ -64,16 +64,17 @@ const LOOKS: usize = 5;
 /// # Errors
 /// The file cannot be read.
 pub(crate) async fn running(path: &Path) -> anyhow::Result<Option<(PidFile, Record)>> {
-    let Some(mut file) = PidFile::find(path)? else {
+    let Some(file) = PidFile::find(path)? else {
         return Ok(None);
     };
     // Whose it is counts once it stays so: it may change hands at this moment.
     let mut before = None;
     loop {
         if file.try_lock()? {
+            file.refuse_foreign()?;
             return Ok(None);
         }
-        let now = file.read()?;
+        let now = file.read()?.unwrap_or_default();
         if before.as_ref() == Some(&now) {
             return Ok(Some((file, now)));
         }
@@ -86,7 +87,7 @@ pub(crate) async fn running(path: &Path) -> anyhow::Result<Option<(PidFile, Reco
 ///
 /// # Errors
 /// It cannot be made.
-pub(crate) async fn claim(path: &Path) -> anyhow::Result<Result<PidFile, Record>> {
+pub(crate) async fn claim(path: &Path) -> anyhow::Result<Result<PidFile, Option<Record>>> {
     let mut looks = 0;
     loop {
         looks += 1;

@@ -1,21 +1,28 @@
 //! The file by which a server in the background is found. The server holds a lock on it for as long as it
 //! lives: a file whose process is gone, or whose number another program has now, is not locked and stands
-//! in nobody's way.
+//! in nobody's way. A file that is not ours, by what it holds or by its owner, is never written or removed.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
+use nix::fcntl::OFlag;
 
 /// More is in no file of ours.
 const LENGTH_MAX: u64 = 16 << 10;
+/// The last line: no other program's file ends so.
+const MARK: &str = "mainstay";
+/// A file that was removed between opening and locking is opened anew, so often at most.
+const OPENED_MAX: usize = 100;
+/// Neither through a link that somebody may have planted, nor for as long as a pipe has no other end.
+const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK);
 
-/// What a file says, as far as it is written.
+/// What a file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The number of the process; 0 once it has ended in order.
+    /// The number of the process; 0 before it has begun and once it has ended in order.
     pub(crate) pid: u32,
     /// Where it listens; empty until it does, and what it said of its end behind that.
     pub(crate) told: String,
@@ -26,11 +33,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Line by line: number, address or last words, log, exit code.
+    /// Line by line: number, address or last words, log, exit code, mark.
     fn text(&self) -> String {
         let one_line = |text: &str| text.replace(['\n', '\r'], " ");
         format!(
-            "{}\n{}\n{}\n{}\n",
+            "{}\n{}\n{}\n{}\n{MARK}\n",
             self.pid,
             one_line(&self.told),
             one_line(&self.log.to_string_lossy()),
@@ -38,15 +45,19 @@ impl Record {
         )
     }
 
-    fn parse(text: &str) -> Self {
-        let mut lines = text.lines();
-        let mut line = || lines.next().unwrap_or_default();
-        Record {
-            pid: line().trim().parse().unwrap_or_default(),
-            told: line().to_owned(),
-            log: PathBuf::from(line()),
-            code: line().parse().unwrap_or_default(),
-        }
+    /// `None`: it is not a whole record.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
+        let lines: Vec<&str> = text.split('\n').collect();
+        let [pid, told, log, code, MARK] = lines[..] else {
+            return None;
+        };
+        Some(Record {
+            pid: pid.parse().ok()?,
+            told: told.to_owned(),
+            log: PathBuf::from(log),
+            code: code.parse().ok()?,
+        })
     }
 }
 
@@ -58,36 +69,41 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Takes the file for a server that is to start, or gives what its holder says.
+    /// Takes the file for a server that is to start, or gives what its holder says, if that is whole.
     ///
     /// # Errors
-    /// It cannot be made.
-    pub(crate) fn claim(path: &Path) -> anyhow::Result<Result<Self, Record>> {
-        loop {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            let mut held = Self::open(path, &options)?;
+    /// It cannot be made, or it is another program's or another user's.
+    pub(crate) fn claim(path: &Path) -> anyhow::Result<Result<Self, Option<Record>>> {
+        for _ in 0..OPENED_MAX {
+            let opened = options().create(true).truncate(false).open(path);
+            let held = Self::checked(path, opened.with_context(|| why_not(path))?)?;
             if !held.try_lock()? {
                 return Ok(Err(held.read()?));
             }
             // Its former holder may have removed it in between; then it is nobody's.
             if is_at(&held.file, path) {
+                held.refuse_foreign()?;
                 // What a dead process left is nobody's number any more.
                 held.write(&Record::default())?;
                 return Ok(Ok(held));
             }
         }
+        bail!(
+            "the pid file {} is removed again and again by another program; name another by --pid-file",
+            path.display()
+        )
     }
 
     /// The file of a server that may run; `None`: there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or it is another user's.
     pub(crate) fn find(path: &Path) -> anyhow::Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
-        Self::open(path, OpenOptions::new().read(true).write(true)).map(Some)
+        let file = options().open(path).with_context(|| why_not(path))?;
+        Self::checked(path, file).map(Some)
     }
 
     /// The file that `start` has locked and handed over as stdin.
@@ -97,28 +113,38 @@ impl PidFile {
     pub(crate) fn adopt(path: &Path) -> anyhow::Result<Self> {
         use std::os::fd::AsFd;
         let file = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-        anyhow::ensure!(
+        ensure!(
             is_at(&file, path),
             "--background is for `mainstay start` alone; use that"
         );
+        let adopted = Self::checked(path, file)?;
+        adopted.refuse_foreign()?;
+        Ok(adopted)
+    }
+
+    /// One that is a plain file of this user's own.
+    fn checked(path: &Path, file: File) -> anyhow::Result<Self> {
+        let metadata = file.metadata();
+        let metadata = metadata.with_context(|| why_not(path))?;
+        check(path, &metadata, nix::unistd::geteuid().as_raw())?;
         Ok(PidFile {
             path: path.to_owned(),
             file,
         })
     }
 
-    fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Self> {
-        let file = options.open(path);
-        let file = file.with_context(|| {
-            format!(
-                "the pid file {} cannot be opened; check its folder and permissions, or name another by --pid-file",
-                path.display()
-            )
-        })?;
-        Ok(PidFile {
-            path: path.to_owned(),
-            file,
-        })
+    /// Refuses what another program has written. Only for a file whose lock is ours: nobody else writes then.
+    ///
+    /// # Errors
+    /// It holds something else than a record.
+    pub(crate) fn refuse_foreign(&self) -> anyhow::Result<()> {
+        let bytes = self.bytes()?;
+        ensure!(
+            bytes.is_empty() || Record::parse(&bytes).is_some(),
+            "{} is not a pid file of mainstay and stays as it is; name another file by --pid-file, or remove this one if nobody needs it",
+            self.path.display()
+        );
+        Ok(())
     }
 
     /// Whether the lock is ours now: then no server holds it.
@@ -138,33 +164,35 @@ impl PidFile {
         }
     }
 
-    /// What it says now.
+    /// What it says now; `None`: nothing whole, as while it is being written.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) fn read(&mut self) -> anyhow::Result<Record> {
-        let mut text = String::new();
-        self.file.rewind()?;
-        let read = (&self.file).take(LENGTH_MAX).read_to_string(&mut text);
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Record>> {
+        Ok(Record::parse(&self.bytes()?))
+    }
+
+    /// From its beginning, whatever another process does with the place that both share.
+    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = At(&self.file, 0).take(LENGTH_MAX).read_to_end(&mut bytes);
         read.with_context(|| format!("the pid file {} cannot be read", self.path.display()))?;
-        Ok(Record::parse(&text))
+        Ok(bytes)
     }
 
     /// Says something else. Whoever reads meanwhile finds a part of it.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn write(&mut self, record: &Record) -> anyhow::Result<()> {
-        let written = self
-            .file
-            .set_len(0)
-            .and_then(|()| self.file.rewind())
-            .and_then(|()| self.file.write_all(record.text().as_bytes()));
+    pub(crate) fn write(&self, record: &Record) -> anyhow::Result<()> {
+        let text = record.text();
+        let written = self.file.set_len(0);
+        let written = written.and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
         written.with_context(|| format!("the pid file {} cannot be written", self.path.display()))
     }
 
     /// Leaves the last words to those who have it open, and takes it away.
-    pub(crate) fn end(mut self, record: &Record) {
+    pub(crate) fn end(self, record: &Record) {
         // At the end nobody is there who could mend it; the lock goes with the process in any case.
         let _ = self.write(record);
         if is_at(&self.file, &self.path) {
@@ -181,14 +209,64 @@ impl PidFile {
     }
 }
 
-/// Whether the path leads to this very file.
+/// What is read and written, and by nobody but its owner.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options.custom_flags(FLAGS.bits());
+    options
+}
+
+fn why_not(path: &Path) -> String {
+    let shown = path.display();
+    match path.is_symlink() {
+        true => format!(
+            "the pid file {shown} is a symbolic link, which is not followed; name the file itself by --pid-file"
+        ),
+        false => format!(
+            "the pid file {shown} cannot be opened; check its folder and permissions, or name another by --pid-file"
+        ),
+    }
+}
+
+/// Whoever writes to it says which process is signalled and who is shown a key.
+fn check(path: &Path, metadata: &std::fs::Metadata, user: u32) -> anyhow::Result<()> {
+    let shown = path.display();
+    ensure!(
+        metadata.is_file(),
+        "the pid file {shown} is no plain file; name another by --pid-file"
+    );
+    ensure!(
+        metadata.uid() == user,
+        "the pid file {shown} belongs to another user (uid {}); do this as that user, or name a file of your own by --pid-file",
+        metadata.uid()
+    );
+    ensure!(
+        metadata.mode() & 0o022 == 0,
+        "other users may write to the pid file {shown}; end that by `chmod go-w`, or name another by --pid-file"
+    );
+    Ok(())
+}
+
+/// Whether the path itself is this very file.
 fn is_at(file: &File, path: &Path) -> bool {
     let place = |found: std::fs::Metadata| (found.dev(), found.ino());
     let (open, named) = (
         file.metadata().map(place),
-        std::fs::metadata(path).map(place),
+        std::fs::symlink_metadata(path).map(place),
     );
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
+/// Reads a file from a place of its own.
+struct At<'a>(&'a File, u64);
+
+impl Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read_at(buffer, self.1)?;
+        self.1 += count as u64;
+        Ok(count)
+    }
 }
 
 #[cfg(test)]
@@ -208,9 +286,12 @@ mod tests {
     fn one_claim_wins_and_the_file_says_who() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pid");
-        let mut first = PidFile::claim(&path).unwrap().unwrap();
+        let first = PidFile::claim(&path).unwrap().unwrap();
         first.write(&record()).unwrap();
-        assert_eq!(PidFile::claim(&path).unwrap().unwrap_err(), record());
+        let other = PidFile::claim(&path).unwrap().unwrap_err();
+        assert_eq!(other, Some(record()));
+        let mode = std::fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
         drop(first);
         // What a dead process left is no obstacle.
         assert!(PidFile::claim(&path).unwrap().is_ok());
@@ -221,7 +302,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pid");
         let held = PidFile::claim(&path).unwrap().unwrap();
-        let mut seen = PidFile::find(&path).unwrap().unwrap();
+        let seen = PidFile::find(&path).unwrap().unwrap();
         assert!(!seen.try_lock().unwrap());
         let last = Record {
             pid: 0,
@@ -230,16 +311,92 @@ mod tests {
         };
         held.end(&last);
         assert!(seen.try_lock().unwrap());
-        assert_eq!(seen.read().unwrap(), last);
+        assert_eq!(seen.read().unwrap(), Some(last));
         assert!(PidFile::find(&path).unwrap().is_none());
     }
 
     #[test]
-    fn whatever_stands_in_a_file_can_be_read() {
-        for text in ["", "x", "4294967296\n", "7", "7\nu\nl\n999\n"] {
-            let read = Record::parse(text);
-            assert!(read.pid == 0 || read.pid == 7, "{text}: {read:?}");
+    fn only_a_whole_record_is_one() {
+        let whole = record().text();
+        assert_eq!(Record::parse(whole.as_bytes()), Some(record()));
+        for text in [
+            "".to_owned(),
+            "x".to_owned(),
+            "7\n".to_owned(),
+            "7\nu\nl\n0\n".to_owned(),
+            whole.replacen('7', "4294967296", 1),
+            whole.replacen('7', "x", 1),
+            whole.trim_end().to_owned(),
+            format!("{whole}\n"),
+            format!("\n{whole}"),
+        ] {
+            assert_eq!(Record::parse(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!(Record::parse(&record().text()), record());
+        assert_eq!(Record::parse(b"7\n\xff\nl\n0\nmainstay\n"), None);
+    }
+
+    #[test]
+    fn what_is_not_ours_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let long = vec![b'7'; 100_000];
+        for content in [
+            &b"nonsense"[..],
+            b"4242\n",
+            b"[server]\nlisten = \"127.0.0.1:0\"\n",
+            b"SQLite format 3\0\x10\0\xff\xfe",
+            &long,
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let refused = PidFile::claim(&path).unwrap_err().to_string();
+            assert!(
+                refused.contains("is not a pid file of mainstay"),
+                "{refused}"
+            );
+            assert_eq!(std::fs::read(&path).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn neither_a_link_nor_a_pipe_nor_a_folder_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("empty"), "").unwrap();
+        std::os::unix::fs::symlink(at("empty"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        for (name, part) in [
+            ("link", "is a symbolic link"),
+            ("dangling", "is a symbolic link"),
+            ("pipe", "is no plain file"),
+            ("folder", "cannot be opened"),
+        ] {
+            let refused = PidFile::claim(&at(name)).unwrap_err().to_string();
+            assert!(refused.contains(part), "{name}: {refused}");
+        }
+        assert!(!at("nowhere").exists());
+    }
+
+    #[test]
+    fn a_file_of_another_user_or_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pid");
+        let held = PidFile::claim(&path).unwrap().unwrap();
+        let metadata = held.file.metadata().unwrap();
+        check(&path, &metadata, metadata.uid()).unwrap();
+        let refused = check(&path, &metadata, metadata.uid() + 1).unwrap_err();
+        assert!(refused.to_string().contains("belongs to another user"));
+        for mode in [0o620, 0o602] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, mode).unwrap();
+            for refused in [
+                PidFile::claim(&path).unwrap_err(),
+                PidFile::find(&path).unwrap_err(),
+            ] {
+                assert!(refused.to_string().contains("chmod go-w"), "{refused}");
+            }
+        }
     }
 }

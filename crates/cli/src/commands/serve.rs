@@ -87,7 +87,7 @@ impl Arguments {
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     #[cfg(unix)]
     if let Some([pid_file, log]) = arguments.background.as_deref() {
-        let mut background = Background::enter(pid_file, log)?;
+        let background = Background::enter(pid_file, log)?;
         let (told, exit) = serve(&arguments, |running| background.say(&running.url())).await?;
         output::complain(&told);
         background.end(&told, exit);

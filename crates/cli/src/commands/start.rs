@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     })?;
     let held = match daemon::claim(&pid_path).await? {
         Ok(held) => held,
-        Err(other) => return Ok(runs_already(&other)),
+        Err(other) => return Ok(runs_already(&other.unwrap_or_default())),
     };
     let (log, log_begin) = open_log(&log_path)?;
     let child = spawn(&arguments.serve, &held, &pid_path, log, &log_path)?;
@@ -140,7 +140,7 @@ impl Started {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(self.ended(status));
             }
-            let record = self.held.read()?;
+            let record = self.held.read()?.unwrap_or_default();
             if record.pid == self.child.id() && answers(&record.told).await {
                 output::say(&format!(
                     "Mainstay listens on {} (pid {}, log {})",

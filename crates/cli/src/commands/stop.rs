@@ -86,9 +86,9 @@ async fn ended_within(file: &PidFile, limit: Duration) -> anyhow::Result<bool> {
 }
 
 /// What the server said of its end.
-fn told(mut file: PidFile, before: &Record) -> anyhow::Result<Exit> {
-    let last = file.read()?;
-    if last.pid != 0 {
+fn told(file: PidFile, before: &Record) -> anyhow::Result<Exit> {
+    let last = file.read()?.filter(|last| last.pid == 0);
+    let Some(last) = last else {
         output::complain(&format!(
             "mainstay: the server (pid {}) is gone without having finished; was it killed? The end of its log {}:\n{}",
             before.pid,
@@ -96,7 +96,7 @@ fn told(mut file: PidFile, before: &Record) -> anyhow::Result<Exit> {
             daemon::tail(&before.log, 0)
         ));
         return Ok(Exit::Failed);
-    }
+    };
     output::say(&last.told)?;
     Ok(match last.code {
         0 => Exit::Ok,

@@ -1,6 +1,9 @@
 //! `start`, `stop` and `status --background`, as real processes.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -56,6 +59,7 @@ impl Ground {
     fn write_pid(&self, text: &str) {
         std::fs::create_dir_all(self.0.path().join("mainstay-data")).unwrap();
         self.0.write("mainstay-data/mainstay.pid", text);
+        private(&self.0.path().join("mainstay-data/mainstay.pid"));
     }
 }
 
@@ -63,6 +67,11 @@ impl Drop for Ground {
     fn drop(&mut self) {
         let _ = self.stop(&["--now", "--wait", "20"]);
     }
+}
+
+/// A file that its owner alone may write to, whatever the machine's usual is.
+fn private(path: &Path) {
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }
 
 #[track_caller]
@@ -131,10 +140,12 @@ fn what_a_dead_process_or_another_program_left_is_no_obstacle_and_nobody_is_sign
     let ground = Ground::new();
     let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     for left in [
-        format!("{}\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\n", other.id()),
+        format!(
+            "{}\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay\n",
+            other.id()
+        ),
         // Greater than any process has.
-        "4194999\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\n".to_owned(),
-        "nonsense".to_owned(),
+        "4194999\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay\n".to_owned(),
         String::new(),
     ] {
         ground.write_pid(&left);
@@ -151,6 +162,39 @@ fn what_a_dead_process_or_another_program_left_is_no_obstacle_and_nobody_is_sign
     );
     other.kill().unwrap();
     other.wait().unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_pid_file_is_neither_written_nor_removed() {
+    let ground = Ground::with("[server]\nlisten = \"127.0.0.1:0\"\n");
+    let place = &ground.0;
+    place.write("nonsense.pid", "nonsense");
+    let one = format!("{}\n", std::process::id());
+    place.write("other.pid", &one);
+    std::fs::write(place.path().join("a.db"), b"SQLite format 3\0\xff").unwrap();
+    symlink(place.path().join("a.toml"), place.path().join("link.pid")).unwrap();
+    let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
+    for (name, part) in [
+        ("a.toml", "is not a pid file of mainstay"),
+        ("a.db", "is not a pid file of mainstay"),
+        ("nonsense.pid", "is not a pid file of mainstay"),
+        ("other.pid", "is not a pid file of mainstay"),
+        ("link.pid", "is a symbolic link"),
+        ("mainstay-data", "cannot be opened"),
+    ] {
+        if name != "link.pid" && name != "mainstay-data" {
+            private(&place.path().join(name));
+        }
+        let before = (name != "mainstay-data").then(|| read(name));
+        let given = ["--config", "a.toml", "--pid-file", name];
+        let refused = bad(ground.start(&given), 1, part);
+        assert!(refused.err.contains("--pid-file"), "{refused:?}");
+        bad(ground.stop(&given), 1, part);
+        let mut status = vec!["status", "--background"];
+        status.extend(given);
+        bad(place.run(&status), 1, part);
+        assert_eq!((name != "mainstay-data").then(|| read(name)), before);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Background {
         let file = PidFile::adopt(pid_file)?;
         nix::unistd::setsid().context("the terminal cannot be left")?;
         let log = std::path::absolute(log)?;
-        let mut background = Background { file, log };
+        let background = Background { file, log };
         background.say("")?;
         Ok(background)
     }
@@ -31,7 +31,7 @@ impl Background {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn say(&mut self, url: &str) -> anyhow::Result<()> {
+    pub(super) fn say(&self, url: &str) -> anyhow::Result<()> {
         let record = self.record(std::process::id(), url, 0);
         self.file.write(&record)
     }
