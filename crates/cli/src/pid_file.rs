@@ -3,7 +3,7 @@
 //! in nobody's way. A file that is not ours, by what it holds or by its owner, is never written or removed.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -97,13 +97,12 @@ impl PidFile {
     /// The file of a server that may run; `None`: there is none.
     ///
     /// # Errors
-    /// It cannot be read, or it is another user's.
+    /// It cannot be read, which says nothing about a server, or it is another user's.
     pub(crate) fn find(path: &Path) -> anyhow::Result<Option<Self>> {
-        if !path.exists() {
-            return Ok(None);
+        match options().open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            opened => Self::checked(path, opened.with_context(|| why_not(path))?).map(Some),
         }
-        let file = options().open(path).with_context(|| why_not(path))?;
-        Self::checked(path, file).map(Some)
     }
 
     /// The file that `start` has locked and handed over as stdin.
@@ -355,6 +354,42 @@ mod tests {
             );
             assert_eq!(std::fs::read(&path).unwrap(), content);
         }
+    }
+
+    #[test]
+    fn only_a_file_that_is_missing_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
+        for missing in [at("a.pid"), at("no/such/a.pid")] {
+            assert!(PidFile::find(&missing).unwrap().is_none());
+        }
+        for path in [at("file/a.pid"), at("loop/a.pid"), at(&"a".repeat(300))] {
+            let told = PidFile::find(&path).unwrap_err().to_string();
+            assert!(told.contains("cannot be opened"), "{told}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_entered_is_not_taken_for_one_without_a_server() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("closed/a.pid");
+        let closed = path.parent().unwrap();
+        std::fs::create_dir(closed).unwrap();
+        let _held = PidFile::claim(&path).unwrap().unwrap();
+        let mode = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(closed, mode(0o000)).unwrap();
+        // Of this thread alone: root would enter it all the same.
+        let nobody = nix::unistd::Uid::from_raw(65534);
+        let own = nix::unistd::setfsuid(nobody);
+        let found = PidFile::find(&path);
+        nix::unistd::setfsuid(own);
+        std::fs::set_permissions(closed, mode(0o700)).unwrap();
+        let told = format!("{:#}", found.unwrap_err());
+        assert!(told.contains("ermission denied"), "{told}");
     }
 
     #[test]
