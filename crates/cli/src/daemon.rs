@@ -4,6 +4,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::exit::Exit;
 use crate::pid_file::{PidFile, Record};
 use crate::settings;
@@ -56,46 +58,68 @@ pub(crate) fn data_dir(files: &[PathBuf], flag: &Option<String>) -> Result<PathB
 
 /// Longer than another program looks at a file, or writes it.
 const BLINK: Duration = Duration::from_millis(20);
-/// So often it is looked at again before it counts as taken.
-const LOOKS: usize = 5;
+/// A server that is being started says its number within this time.
+const BEGIN_MAX: Duration = Duration::from_secs(5);
 
-/// A server that runs now.
-///
-/// # Errors
-/// The file cannot be read.
-pub(crate) async fn running(path: &Path) -> anyhow::Result<Option<(PidFile, Record)>> {
-    let Some(file) = PidFile::find(path)? else {
-        return Ok(None);
-    };
-    // Whose it is counts once it stays so: it may change hands at this moment.
-    let mut before = None;
-    loop {
-        if file.try_lock()? {
-            file.refuse_foreign()?;
-            return Ok(None);
-        }
-        let now = file.read()?.unwrap_or_default();
-        if before.as_ref() == Some(&now) {
-            return Ok(Some((file, now)));
-        }
-        before = Some(now);
-        tokio::time::sleep(BLINK).await;
-    }
+/// Who holds a pid file.
+#[derive(Debug)]
+pub(crate) enum Holder {
+    Nobody,
+    /// Somebody who does not say its number: a server that is only just starting, or another program.
+    Unsaid,
+    /// A server that runs now, and nobody else has its number.
+    Server(PidFile, Record),
 }
 
-/// The pid file of a server that is to start, or what its holder says.
+/// Looks who holds the file, and a while longer if that is not said at once: it may be changing hands.
 ///
 /// # Errors
-/// It cannot be made.
-pub(crate) async fn claim(path: &Path) -> anyhow::Result<Result<PidFile, Option<Record>>> {
-    let mut looks = 0;
-    loop {
-        looks += 1;
-        match PidFile::claim(path)? {
-            // Whoever only looks holds it for a moment.
-            Err(_) if looks < LOOKS => tokio::time::sleep(BLINK).await,
-            claimed => return Ok(claimed),
+/// The file cannot be read, or is another program's or another user's.
+pub(crate) async fn holder(path: &Path) -> anyhow::Result<Holder> {
+    let end = Instant::now() + BEGIN_MAX;
+    while Instant::now() < end {
+        let Some(file) = PidFile::find(path)? else {
+            return Ok(Holder::Nobody);
+        };
+        if file.try_lock()? {
+            file.refuse_foreign()?;
+            // One that was taken away meanwhile says nothing about who has come since.
+            if file.is_in_place() {
+                return Ok(Holder::Nobody);
+            }
+        } else if let Some(record) = file.read()?.filter(Record::is_of_running) {
+            return Ok(Holder::Server(file, record));
         }
+        drop(file);
+        tokio::time::sleep(BLINK).await;
+    }
+    Ok(Holder::Unsaid)
+}
+
+/// What to say of a holder who does not say its number.
+pub(crate) fn unsaid(path: &Path) -> String {
+    format!(
+        "the pid file {} is locked by a server that is only just starting, or by another program; try again, or name another by --pid-file",
+        path.display()
+    )
+}
+
+/// The pid file of a server that is to start, or what its holder says; `None`: it does not say who it is.
+///
+/// # Errors
+/// It cannot be made, or it is another program's or another user's.
+pub(crate) async fn claim(path: &Path) -> anyhow::Result<Result<PidFile, Option<Record>>> {
+    let end = Instant::now() + BEGIN_MAX;
+    loop {
+        let other = match PidFile::claim(path)? {
+            Ok(claimed) => return Ok(Ok(claimed)),
+            Err(other) => other.filter(Record::is_of_running),
+        };
+        // Whoever only looks holds it for a moment, and a server that begins says its number soon.
+        if other.is_some() || Instant::now() >= end {
+            return Ok(Err(other));
+        }
+        tokio::time::sleep(BLINK).await;
     }
 }
 

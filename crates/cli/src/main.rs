@@ -12,6 +12,8 @@ mod output;
 mod own_name;
 #[cfg(unix)]
 mod pid_file;
+#[cfg(unix)]
+mod process;
 mod settings;
 mod signals;
 mod table;

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use nix::fcntl::OFlag;
 
+use crate::{process, signals};
+
 /// More is in no file of ours.
 const LENGTH_MAX: u64 = 16 << 10;
-/// The last line: no other program's file ends so.
-const MARK: &str = "mainstay";
+/// The last line begins so: no other program's file does.
+const MARK: &str = "mainstay ";
 /// A file that was removed between opening and locking is opened anew, so often at most.
 const OPENED_MAX: usize = 100;
 /// Neither through a link that somebody may have planted, nor for as long as a pipe has no other end.
@@ -30,18 +32,35 @@ pub(crate) struct Record {
     pub(crate) log: PathBuf,
     /// How it ended.
     pub(crate) code: u8,
+    /// When the process began, see [`process::begun`].
+    pub(crate) begun: Option<u64>,
 }
 
 impl Record {
-    /// Line by line: number, address or last words, log, exit code, mark.
+    /// Whether the process that wrote it runs. A number alone may be that of another one by now.
+    pub(crate) fn is_of_running(&self) -> bool {
+        self.pid != 0 && process::begun(self.pid) == self.begun
+    }
+
+    /// Asks that very process to end. `false`: it is gone, and nobody was asked.
+    pub(crate) fn end_process(&self) -> bool {
+        let is_running = self.is_of_running();
+        if is_running {
+            signals::end(self.pid);
+        }
+        is_running
+    }
+
+    /// Line by line: number, address or last words, log, exit code, and the mark with the beginning.
     fn text(&self) -> String {
         let one_line = |text: &str| text.replace(['\n', '\r'], " ");
         format!(
-            "{}\n{}\n{}\n{}\n{MARK}\n",
+            "{}\n{}\n{}\n{}\n{MARK}{}\n",
             self.pid,
             one_line(&self.told),
             one_line(&self.log.to_string_lossy()),
-            self.code
+            self.code,
+            self.begun.map_or("-".to_owned(), |begun| begun.to_string())
         )
     }
 
@@ -49,14 +68,19 @@ impl Record {
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
         let lines: Vec<&str> = text.split('\n').collect();
-        let [pid, told, log, code, MARK] = lines[..] else {
+        let [pid, told, log, code, mark] = lines[..] else {
             return None;
+        };
+        let begun = match mark.strip_prefix(MARK)? {
+            "-" => None,
+            begun => Some(begun.parse().ok()?),
         };
         Some(Record {
             pid: pid.parse().ok()?,
             told: told.to_owned(),
             log: PathBuf::from(log),
             code: code.parse().ok()?,
+            begun,
         })
     }
 }
@@ -81,7 +105,7 @@ impl PidFile {
                 return Ok(Err(held.read()?));
             }
             // Its former holder may have removed it in between; then it is nobody's.
-            if is_at(&held.file, path) {
+            if held.is_in_place() {
                 held.refuse_foreign()?;
                 // What a dead process left is nobody's number any more.
                 held.write(&Record::default())?;
@@ -108,15 +132,16 @@ impl PidFile {
     /// The file that `start` has locked and handed over as stdin.
     ///
     /// # Errors
-    /// Stdin is another file.
+    /// Stdin is another file, or the lock is not held.
     pub(crate) fn adopt(path: &Path) -> anyhow::Result<Self> {
         use std::os::fd::AsFd;
+        const WHOSE: &str = "--background is for `mainstay start` alone; use that";
         let file = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-        ensure!(
-            is_at(&file, path),
-            "--background is for `mainstay start` alone; use that"
-        );
+        ensure!(is_at(&file, path), WHOSE);
         let adopted = Self::checked(path, file)?;
+        // Locked already, so that another opening does not get it; and by this one, which does.
+        let other = Self::find(path)?.context(WHOSE)?;
+        ensure!(!other.try_lock()? && adopted.try_lock()?, WHOSE);
         adopted.refuse_foreign()?;
         Ok(adopted)
     }
@@ -144,6 +169,11 @@ impl PidFile {
             self.path.display()
         );
         Ok(())
+    }
+
+    /// Whether its path still leads to it.
+    pub(crate) fn is_in_place(&self) -> bool {
+        is_at(&self.file, &self.path)
     }
 
     /// Whether the lock is ours now: then no server holds it.
@@ -194,7 +224,7 @@ impl PidFile {
     pub(crate) fn end(self, record: &Record) {
         // At the end nobody is there who could mend it; the lock goes with the process in any case.
         let _ = self.write(record);
-        if is_at(&self.file, &self.path) {
+        if self.is_in_place() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -278,6 +308,7 @@ mod tests {
             told: "http://127.0.0.1:7717".to_owned(),
             log: PathBuf::from("/tmp/a b.log"),
             code: 0,
+            begun: Some(4711),
         }
     }
 
@@ -318,11 +349,19 @@ mod tests {
     fn only_a_whole_record_is_one() {
         let whole = record().text();
         assert_eq!(Record::parse(whole.as_bytes()), Some(record()));
+        let unknown = Record {
+            begun: None,
+            ..record()
+        };
+        assert_eq!(Record::parse(unknown.text().as_bytes()), Some(unknown));
         for text in [
             "".to_owned(),
             "x".to_owned(),
             "7\n".to_owned(),
             "7\nu\nl\n0\n".to_owned(),
+            whole.replace("4711", ""),
+            whole.replace("4711", "x"),
+            whole.replace("mainstay", "another"),
             whole.replacen('7', "4294967296", 1),
             whole.replacen('7', "x", 1),
             whole.trim_end().to_owned(),
@@ -331,7 +370,27 @@ mod tests {
         ] {
             assert_eq!(Record::parse(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!(Record::parse(b"7\n\xff\nl\n0\nmainstay\n"), None);
+        assert_eq!(Record::parse(b"7\n\xff\nl\n0\nmainstay 1\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_number_that_another_process_has_now_is_nobodys() {
+        let own = Record {
+            pid: std::process::id(),
+            begun: process::begun(std::process::id()),
+            ..record()
+        };
+        assert!(own.is_of_running());
+        for begun in [None, own.begun.map(|begun| begun + 1)] {
+            let reused = Record {
+                begun,
+                ..own.clone()
+            };
+            assert!(!reused.is_of_running(), "{reused:?}");
+            assert!(!reused.end_process());
+        }
+        assert!(!Record::default().is_of_running());
     }
 
     #[test]

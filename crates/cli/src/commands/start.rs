@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     })?;
     let held = match daemon::claim(&pid_path).await? {
         Ok(held) => held,
-        Err(other) => return Ok(runs_already(&other.unwrap_or_default())),
+        Err(other) => return Ok(runs_already(other.as_ref(), &pid_path)),
     };
     let (log, log_begin) = open_log(&log_path)?;
     let child = spawn(&arguments.serve, &held, &pid_path, log, &log_path)?;
@@ -80,15 +80,20 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     started.wait(Duration::from_secs(arguments.wait)).await
 }
 
-fn runs_already(other: &Record) -> Exit {
-    let place = match other.told.as_str() {
-        "" => "still starting".to_owned(),
-        url => url.to_owned(),
+fn runs_already(other: Option<&Record>, path: &Path) -> Exit {
+    let told = match other {
+        None => daemon::unsaid(path),
+        Some(Record { pid, told, .. }) => {
+            let place = match told.as_str() {
+                "" => "still starting",
+                url => url,
+            };
+            format!(
+                "a server runs already (pid {pid}, {place}); end it with `mainstay stop`, or give this one another --data-dir or --pid-file"
+            )
+        }
     };
-    output::complain(&format!(
-        "mainstay: a server runs already (pid {}, {place}); end it with `mainstay stop`, or give this one another --data-dir or --pid-file",
-        other.pid
-    ));
+    output::complain(&format!("mainstay: {told}"));
     Exit::Failed
 }
 

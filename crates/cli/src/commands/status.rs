@@ -6,6 +6,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::client::{Client, Target};
+#[cfg(unix)]
+use crate::daemon::{self, Holder};
 use crate::exit::Exit;
 use crate::output::{self, Paint, Picture};
 use crate::settings::counted;
@@ -41,7 +43,7 @@ pub(crate) struct Arguments {
     background: bool,
     #[cfg(unix)]
     #[command(flatten)]
-    place: crate::daemon::Place,
+    place: daemon::Place,
     #[command(flatten)]
     target: Target,
 }
@@ -129,12 +131,16 @@ async fn background(arguments: &Arguments) -> anyhow::Result<Result<Option<Backg
         Ok(path) => path,
         Err(exit) => return Ok(Err(exit)),
     };
-    let Some((_, record)) = crate::daemon::running(&path).await? else {
-        output::complain(&format!(
-            "mainstay: no server is running ({}); start one with `mainstay start`",
-            path.display()
-        ));
-        return Ok(Err(Exit::Failed));
+    let record = match daemon::holder(&path).await? {
+        Holder::Server(_, record) => record,
+        Holder::Nobody => {
+            output::complain(&format!(
+                "mainstay: no server is running ({}); start one with `mainstay start`",
+                path.display()
+            ));
+            return Ok(Err(Exit::Failed));
+        }
+        Holder::Unsaid => anyhow::bail!(daemon::unsaid(&path)),
     };
     if record.told.is_empty() {
         anyhow::bail!(

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::daemon::{self, Place};
+use crate::daemon::{self, Holder, Place};
 use crate::exit::Exit;
 use crate::output;
 use crate::pid_file::{PidFile, Record};
-use crate::signals;
 
 /// How often it looks whether the server has ended.
 const EVERY: Duration = Duration::from_millis(50);
@@ -44,20 +43,17 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ok(path) => path,
         Err(exit) => return Ok(exit),
     };
-    let Some((file, record)) = daemon::running(&path).await? else {
-        output::say(&format!("no server is running ({})", path.display()))?;
-        return Ok(Exit::Ok);
+    let (file, record) = match daemon::holder(&path).await? {
+        Holder::Server(file, record) => (file, record),
+        Holder::Nobody => {
+            output::say(&format!("no server is running ({})", path.display()))?;
+            return Ok(Exit::Ok);
+        }
+        Holder::Unsaid => anyhow::bail!(daemon::unsaid(&path)),
     };
-    if record.pid == 0 {
-        // The file is locked and says nothing yet: its holder has only just begun.
-        anyhow::bail!(
-            "the server of {} is only just starting; try again",
-            path.display()
-        );
-    }
-    signals::end(record.pid);
+    record.end_process();
     if arguments.now && !ended_within(&file, APART).await? {
-        signals::end(record.pid);
+        record.end_process();
     }
     let limit = Duration::from_secs(arguments.wait);
     match ended_within(&file, limit).await? {

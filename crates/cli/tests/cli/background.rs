@@ -1,6 +1,8 @@
 //! `start`, `stop` and `status --background`, as real processes.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -141,11 +143,11 @@ fn what_a_dead_process_or_another_program_left_is_no_obstacle_and_nobody_is_sign
     let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     for left in [
         format!(
-            "{}\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay\n",
+            "{}\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay -\n",
             other.id()
         ),
         // Greater than any process has.
-        "4194999\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay\n".to_owned(),
+        "4194999\nhttp://127.0.0.1:7717\n/tmp/x.log\n0\nmainstay 7\n".to_owned(),
         String::new(),
     ] {
         ground.write_pid(&left);
@@ -217,7 +219,8 @@ fn of_two_starts_at_once_one_wins_and_the_other_says_so() {
         assert_eq!(winners, 1, "{both:?}");
         let (code, err) = both.iter().find(|(code, _)| *code != Some(0)).unwrap();
         assert_eq!(*code, Some(1), "{both:?}");
-        assert!(err.contains("a server runs already (pid "), "{both:?}");
+        let whose = format!("a server runs already (pid {}, ", ground.pid());
+        assert!(err.contains(&whose), "{both:?}");
         good(ground.stop(&[]));
     }
 }
@@ -411,8 +414,122 @@ fn a_service_manager_is_told_when_it_serves_and_when_it_ends() {
 fn background_is_for_start_alone() {
     let place = Place::new();
     place.write("a.pid", "");
-    let mut command = place.command(&["serve", "--background", "a.pid", "a.log"]);
-    let refused = run(command.stdin(Stdio::null()));
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("mainstay start"), "{refused:?}");
+    private(&place.path().join("a.pid"));
+    let open = || File::open(place.path().join("a.pid")).unwrap();
+    let refused = |stdin: Stdio| {
+        let mut command = place.command(&["serve", "--background", "a.pid", "a.log"]);
+        bad(run(command.stdin(stdin)), 1, "mainstay start");
+        assert_eq!(place.read("a.pid"), "");
+    };
+    refused(Stdio::null());
+    // The file itself, which nobody has locked.
+    refused(open().into());
+    // Somebody else has.
+    let held = open();
+    held.lock().unwrap();
+    refused(open().into());
+}
+
+/// Somebody to be signalled or asked by mistake: a process, and an address.
+struct Stranger {
+    process: Child,
+    listener: TcpListener,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Stranger {
+            process: Command::new("sleep").arg("60").spawn().unwrap(),
+            listener,
+        }
+    }
+
+    /// A pid file that names it, with that beginning of its process.
+    fn record(&self, begun: &str) -> String {
+        let url = self.listener.local_addr().unwrap();
+        let pid = self.process.id();
+        format!("{pid}\nhttp://{url}\n/tmp/x.log\n0\nmainstay {begun}\n")
+    }
+
+    #[track_caller]
+    fn assert_left_alone(&mut self) {
+        assert_eq!(self.process.try_wait().unwrap(), None, "it was signalled");
+        let asked = self.listener.accept();
+        assert!(asked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Every command that looks at the file, side by side: some of them wait for a server that begins.
+fn all_that_look(ground: &Ground) -> Vec<Run> {
+    let commands = [
+        &["stop"][..],
+        &["stop", "--now"],
+        &["status", "--background", "--key", "secret"],
+        &["start", "--listen", "127.0.0.1:0"],
+    ];
+    let spawn = |arguments: &&[&str]| {
+        let mut command = ground.0.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let running: Vec<Child> = commands.iter().map(spawn).collect();
+    running.into_iter().map(ended).collect()
+}
+
+fn ended(child: Child) -> Run {
+    let output = child.wait_with_output().unwrap();
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn a_number_that_is_older_than_the_lock_is_neither_signalled_nor_asked_nor_told() {
+    let ground = Ground::new();
+    let mut stranger = Stranger::new();
+    // A number that was given out anew, one that is not written yet, and one that is half written.
+    let mut all = vec![stranger.record("7"), String::new(), stranger.record("")];
+    if cfg!(target_os = "linux") {
+        all.push(stranger.record("-"));
+    }
+    for said in all {
+        ground.write_pid(&said);
+        let path = ground.0.path().join("mainstay-data/mainstay.pid");
+        let held = File::open(&path).unwrap();
+        held.lock().unwrap();
+        for told in all_that_look(&ground) {
+            let told = bad(told, 1, "is locked by a server that is only just starting");
+            assert!(!told.err.contains("pid 0"), "{told:?}");
+        }
+        assert_eq!(ground.0.read("mainstay-data/mainstay.pid"), said);
+        stranger.assert_left_alone();
+    }
+    ground.write_pid("");
+}
+
+#[test]
+fn what_others_may_write_is_not_believed_and_no_key_is_sent_there() {
+    let ground = Ground::new();
+    let mut stranger = Stranger::new();
+    ground.write_pid(&stranger.record("-"));
+    let path = ground.0.path().join("mainstay-data/mainstay.pid");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    let held = File::open(&path).unwrap();
+    held.lock().unwrap();
+    for told in all_that_look(&ground) {
+        bad(told, 1, "chmod go-w");
+    }
+    stranger.assert_left_alone();
+    private(&path);
 }

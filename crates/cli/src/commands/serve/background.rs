@@ -6,6 +6,7 @@ use anyhow::Context;
 
 use crate::exit::Exit;
 use crate::pid_file::{PidFile, Record};
+use crate::process;
 
 /// A server that `start` has started.
 pub(super) struct Background {
@@ -49,6 +50,7 @@ impl Background {
             told: told.to_owned(),
             log: self.log.clone(),
             code,
+            begun: process::begun(std::process::id()),
         }
     }
 }
