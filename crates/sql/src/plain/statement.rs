@@ -70,10 +70,8 @@ pub(super) fn settle<T>(
     // Still active: the pool cancels and cleans up behind it.
     lease.set_active(!is_known);
     match result {
-        Ok(_) => {
-            give_back(lease);
-            result
-        }
+        // Whether the session is still there is looked at before its next use.
+        Ok(_) => result,
         Err(error) if is_known => Err(of_generation(lease, error)),
         Err(error) => Err(error),
     }
