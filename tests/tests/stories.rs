@@ -4,12 +4,14 @@
 mod stories {
     mod black_hole;
     mod chronicle;
+    mod commits;
     mod departures;
     mod dependencies;
     mod failover;
     mod faults;
     mod footprint;
     mod hidden_writes;
+    mod keys;
     mod leaks;
     mod lone;
     mod mistakes;
@@ -17,5 +19,6 @@ mod stories {
     mod restart;
     mod servers;
     mod strangers;
+    mod swallowing;
     mod world;
 }

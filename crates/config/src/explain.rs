@@ -1,5 +1,7 @@
 //! `explain`: each effective value and where it came from.
 
+use std::time::Duration;
+
 use mainstay_engine::Policy;
 use mainstay_engine::policy::{KEYS, Setting};
 use serde::Serialize;
@@ -8,7 +10,10 @@ use crate::configuration::Configuration;
 use crate::connection::{CONNECTION_KEYS, Connection, ConnectionKind};
 use crate::mark::{Mark, Origin};
 use crate::policy::Layered;
-use crate::source::{Driver, EndpointDraft, EndpointSettings, Parts, SourceSettings, TlsMode};
+use crate::source::{
+    CommitProof, Driver, EndpointDraft, EndpointSettings, Parts, SourceDraft, SourceSettings,
+    TlsMode,
+};
 
 /// An effective value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -101,7 +106,7 @@ fn of_source(parts: &Parts<'_>, settings: &SourceSettings) -> Vec<Explained> {
     let replication = replication.map_or(NOT_SET.to_owned(), |kind| kind.to_string());
     let idle = Setting::Time(settings.transaction_idle).to_string();
     let most = settings.transactions_max.to_string();
-    vec![
+    let mut lines = vec![
         preset(&parts.policy()),
         own(
             "promotion",
@@ -112,6 +117,39 @@ fn of_source(parts: &Parts<'_>, settings: &SourceSettings) -> Vec<Explained> {
         own("safety", settings.safety.to_string(), mark(&draft.safety)),
         own("transaction_idle", idle, mark(&draft.transaction_idle)),
         own("transactions_max", most, mark(&draft.transactions_max)),
+    ];
+    lines.extend(of_proof(draft, settings, &own));
+    lines
+}
+
+/// The keys of idempotency and of the proof of commits.
+fn of_proof(
+    draft: &SourceDraft,
+    settings: &SourceSettings,
+    own: &impl Fn(&str, String, Option<&Mark>) -> Explained,
+) -> Vec<Explained> {
+    let not_set = || NOT_SET.to_owned();
+    let keys = settings.idempotency.as_ref();
+    let table = keys.map_or_else(not_set, |keys| keys.table.clone());
+    let time = |time: Duration| Setting::Time(time).to_string();
+    let keep = keys.map_or_else(not_set, |keys| time(keys.keep));
+    let most = keys.map_or_else(not_set, |keys| format!("{}B", keys.answer_max));
+    let proof = settings.commit_proof.as_ref();
+    let form = proof.map_or(CommitProof::Off, |proof| proof.form);
+    let tokens = proof.map_or_else(not_set, |proof| proof.table.clone());
+    let wait = proof.map_or_else(not_set, |proof| time(proof.wait));
+    let answer_max = mark(&draft.idempotency_answer_max);
+    vec![
+        own("idempotency_table", table, mark(&draft.idempotency_table)),
+        own("idempotency_keep", keep, mark(&draft.idempotency_keep)),
+        own("idempotency_answer_max", most, answer_max),
+        own("commit_proof", form.to_string(), mark(&draft.commit_proof)),
+        own(
+            "commit_proof_table",
+            tokens,
+            mark(&draft.commit_proof_table),
+        ),
+        own("commit_proof_wait", wait, mark(&draft.commit_proof_wait)),
     ]
 }
 

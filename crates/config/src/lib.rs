@@ -65,8 +65,9 @@ pub use scalar::duration;
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;
 pub use source::{
-    Address, ClientCertificate, Driver, DriverOption, EndpointSettings, OptionKind, Promotion,
-    Replication, ServerAddress, SourceSettings, TlsMode, TlsSettings,
+    Address, ClientCertificate, CommitProof, CommitProofSettings, Driver, DriverOption,
+    EndpointSettings, IdempotencySettings, OptionKind, Promotion, Replication, ServerAddress,
+    SourceSettings, TlsMode, TlsSettings,
 };
 pub use tls::ServerTls;
 pub use tree::{Format, Tree};

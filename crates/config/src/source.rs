@@ -88,6 +88,18 @@ words! {
 }
 
 words! {
+    /// How to find out what became of a COMMIT whose answer was lost.
+    CommitProof {
+        /// Not at all: its outcome is unknown. Default.
+        Off = "off",
+        /// By a row that is written with it.
+        Table = "table",
+        /// By the number of the transaction. PostgreSQL only.
+        Xid = "xid",
+    }
+}
+
+words! {
     /// Encryption of the connection to a server.
     TlsMode {
         /// None.
@@ -166,10 +178,36 @@ pub struct SourceSettings {
     pub transaction_idle: Duration,
     /// Transactions open at once. Default 1000.
     pub transactions_max: u32,
+    /// Idempotency keys; `None`: a key is refused.
+    pub idempotency: Option<IdempotencySettings>,
+    /// The proof of commits; `None`: off.
+    pub commit_proof: Option<CommitProofSettings>,
     /// The policy of the source as a whole.
     pub policy: Arc<Policy>,
     /// The endpoints by id; at least one.
     pub endpoints: BTreeMap<String, EndpointSettings>,
+}
+
+/// How a source keeps idempotency keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencySettings {
+    /// The table, as `name` or `schema.name`.
+    pub table: String,
+    /// How long a key is good for. Default 24 h.
+    pub keep: Duration,
+    /// Bytes that a kept answer may take. Default 64 KiB.
+    pub answer_max: u64,
+}
+
+/// How a source finds out what became of a COMMIT whose answer was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitProofSettings {
+    /// By what; not [`CommitProof::Off`].
+    pub form: CommitProof,
+    /// The table of tokens, as `name` or `schema.name`. Default `mainstay_commits`.
+    pub table: String,
+    /// How long it may take to find out. Default 5 s.
+    pub wait: Duration,
 }
 
 /// One member of a source.

@@ -224,6 +224,13 @@ pub enum EventKind {
         /// Which, without its literals.
         fingerprint: String,
     },
+    /// The answer to a COMMIT was lost, and what became of it was looked up.
+    CommitProven {
+        /// Where it was found out.
+        endpoint: Option<EndpointId>,
+        /// `committed`, `aborted` or `unknown`.
+        fate: &'static str,
+    },
     /// The store of shared circuits does not answer: circuits are decided here alone.
     StoreLost {
         /// Why.

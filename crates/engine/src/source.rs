@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-pub use account::{Account, Counts, Ended, SourceCounts};
+pub use account::{Account, Counts, Ended, Settled, SourceCounts};
 pub use call::{Done, Leased, Route};
 pub use candidates::{Filter, Need};
 pub use control::{ControlError, EndpointSpec, WEIGHT_MAX, WEIGHT_MIN, check_weight};

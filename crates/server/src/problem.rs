@@ -397,6 +397,7 @@ mod tests {
             Code::UnknownEndpoint,
             Code::UnknownTransaction,
             Code::IdempotencyUnavailable,
+            Code::IdempotencyMismatch,
             Code::PolicyRefused,
             Code::NotAvailable,
             Code::Cancelled,

@@ -7,6 +7,7 @@ use crate::catalog::{Describe, Description};
 use crate::database::{Access, Answer, AnswerMax, BoxFuture, Position, Probe};
 use crate::dialect::Dialect;
 use crate::error::SqlError;
+use crate::proof::Lineage;
 use crate::stream::{Batch, BatchMax};
 use crate::transaction::Begin;
 use crate::value::{Column, Value};
@@ -100,6 +101,12 @@ pub trait Connection: Send {
 
     /// What the server says about itself.
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>>;
+
+    /// Which server, and which run of it, this is; on a primary. Asked once a session. Default: nothing that could
+    /// change, as with a file.
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        Box::pin(std::future::ready(Ok(Lineage::default())))
+    }
 
     /// On a primary: the position that covers what this session has just committed. On a replica: what
     /// it has replayed. `None`: the database has no such thing.

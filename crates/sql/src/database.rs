@@ -13,6 +13,7 @@ use crate::catalog::{Describe, Description};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
 use crate::lent::{Borrower, Loan};
+use crate::proof::{Fate, Mark, Proving};
 use crate::schema::Schema;
 use crate::statement::Class;
 use crate::stream::RowStream;
@@ -48,6 +49,12 @@ pub enum Work {
         /// One set of parameters a run.
         params: Vec<Vec<Value>>,
     },
+    /// Several texts with their parameters, in one transaction; their answers are one, as those of
+    /// [`Work::Many`].
+    Batch {
+        /// The texts with their parameters.
+        steps: Vec<(Arc<str>, Vec<Value>)>,
+    },
     /// Several texts without parameters; stops at the first failure, in one transaction where the
     /// database can.
     Script {
@@ -57,12 +64,22 @@ pub enum Work {
 }
 
 impl Work {
-    /// Its different texts.
-    pub(crate) fn texts(&self) -> &[Arc<str>] {
-        match self {
-            Work::Statement { text, .. } | Work::Many { text, .. } => std::slice::from_ref(text),
-            Work::Script { statements } => statements,
-        }
+    /// Its texts, one after the other; one that is run many times stands there once.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
+        let one = match self {
+            Work::Statement { text, .. } | Work::Many { text, .. } => Some(text),
+            Work::Batch { .. } | Work::Script { .. } => None,
+        };
+        let steps = match self {
+            Work::Batch { steps } => steps.as_slice(),
+            _ => &[],
+        };
+        let statements = match self {
+            Work::Script { statements } => statements.as_slice(),
+            _ => &[],
+        };
+        let steps = steps.iter().map(|(text, _)| text);
+        one.into_iter().chain(steps).chain(statements)
     }
 }
 
@@ -186,8 +203,11 @@ pub struct Options {
     pub read_from: Option<ReadFrom>,
     /// What the caller declares; `None`: found from the text. A declaration is audited.
     pub safety: Option<Safety>,
-    /// Makes a write repeatable where the source keeps a table for it.
+    /// Makes a write repeatable where the source keeps a table for it: sent again with the same key, it gives the
+    /// answer of the first time.
     pub idempotency_key: Option<Arc<str>>,
+    /// Whose key it is: equal keys of different owners are different keys.
+    pub key_owner: Option<Arc<str>>,
     /// The caller's id of the call.
     pub correlation_id: Option<CorrelationId>,
     /// Bounds of a collected answer.
@@ -208,6 +228,8 @@ pub struct Scope {
     /// What the proxy knows about the schema, by which it classified the call. `None`: whoever gets it
     /// goes by its own.
     pub schema: Option<Arc<Schema>>,
+    /// What the outermost proxy wants written down with a commit.
+    pub proving: Option<Arc<Proving>>,
 }
 
 /// Where an answer came from.
@@ -227,6 +249,8 @@ pub struct Meta {
     pub policy_version: u64,
     /// Whether the call went to an endpoint that health or lag had excluded.
     pub last_resort: bool,
+    /// Whether it is the stored answer of an earlier request with the same idempotency key.
+    pub replayed: bool,
 }
 
 /// What came back.
@@ -396,6 +420,20 @@ pub trait Database: Send + Sync {
 
     /// How far it has replayed, asked now.
     fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>>;
+
+    /// Looks up what became of a commit whose answer was lost, within this time. An error: try again.
+    fn prove<'a>(
+        &'a self,
+        _mark: &'a Mark,
+        _limit: Duration,
+    ) -> BoxFuture<'a, Result<Fate, SqlError>> {
+        Box::pin(std::future::ready(Ok(Fate::Unknown)))
+    }
+
+    /// Whether writes may have idempotency keys. Default: no.
+    fn takes_keys(&self) -> bool {
+        false
+    }
 
     /// How often the policy lets work be tried again that provably did nothing.
     fn retries(&self) -> u32;

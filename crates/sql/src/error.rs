@@ -66,6 +66,8 @@ pub enum Code {
     UnknownTransaction,
     /// An idempotency key needs a table that is not configured.
     IdempotencyUnavailable,
+    /// The idempotency key belongs to another request.
+    IdempotencyMismatch,
     /// The settings were refused.
     PolicyRefused,
     /// Not in this version.
@@ -106,6 +108,7 @@ impl Code {
             Code::UnknownEndpoint => "unknown_endpoint",
             Code::UnknownTransaction => "unknown_transaction",
             Code::IdempotencyUnavailable => "idempotency_unavailable",
+            Code::IdempotencyMismatch => "idempotency_mismatch",
             Code::PolicyRefused => "policy_refused",
             Code::NotAvailable => "not_available",
             Code::Cancelled => "cancelled",
@@ -141,6 +144,8 @@ pub enum Verdict {
     /// Work that nobody can look into, of which something was handed over: it is not begun again,
     /// whatever its failure proves.
     Once,
+    /// The answer to COMMIT was lost, and there is something by which it can be found out what became of it.
+    CommitLost,
     /// COMMIT found the database busy and can be repeated as it is (SQLite BUSY at COMMIT).
     CommitAgain,
 }

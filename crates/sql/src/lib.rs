@@ -14,6 +14,7 @@ pub mod filter;
 pub mod lent;
 mod nearest;
 pub mod plain;
+pub mod proof;
 pub mod proxy;
 mod remembered;
 pub mod schema;
@@ -37,6 +38,9 @@ pub use error::{Code, SqlError, Verdict};
 pub use filter::{Filter, Operator, Order, Page};
 pub use lent::{Borrower, Lent, Loan};
 pub use plain::Plain;
+pub use proof::{
+    CommitProof, Fate, IdempotencyTable, Lineage, Mark, ProofForm, Proving, TableName,
+};
 pub use proxy::{DataProxy, DataProxyBuilder, TransactionLimits};
 pub use schema::Schema;
 pub use select::{Find, PageOf, Paged};

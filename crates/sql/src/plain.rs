@@ -5,8 +5,10 @@
 //! taken effect is said so.
 
 mod batch;
+mod keyed;
 mod lend;
 mod limit;
+mod proving;
 mod sessions;
 mod statement;
 mod stream;
@@ -35,6 +37,7 @@ use crate::database::{
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
 use crate::lent::{Borrower, Loan};
+use crate::proof::{Fate, Mark};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -58,6 +61,8 @@ struct Shared {
     limits: Arc<ArcSwap<Limits>>,
     schema: Schema,
     dialect: Dialect,
+    tasks: Tasks,
+    proof_tables: proving::ProofTables,
     /// The connection of health checks; taken out while one is under way.
     prober: Mutex<Option<Box<dyn Connection>>>,
 }
@@ -69,12 +74,14 @@ impl Plain {
         let limits = Arc::new(ArcSwap::from_pointee(Limits::of(policy)));
         let sessions = Sessions::new(driver, Arc::clone(&limits));
         let schema = Schema::with_chance(dialect, chance.clone());
-        let pool = Pool::new(sessions, policy.pool.clone(), tasks, chance);
+        let pool = Pool::new(sessions, policy.pool.clone(), tasks.clone(), chance);
         let shared = Shared {
             pool,
             limits,
             schema,
             dialect,
+            tasks,
+            proof_tables: proving::ProofTables::default(),
             prober: Mutex::new(None),
         };
         Plain {
@@ -275,8 +282,10 @@ impl Database for Plain {
     ) -> BoxFuture<'a, Result<Answer, SqlError>> {
         // Boxed one by one: together they would be as large as the largest.
         match &request.work {
-            Work::Statement { .. } => Box::pin(self.run_statement(request, scope)),
-            Work::Many { .. } | Work::Script { .. } => Box::pin(async move {
+            Work::Statement { .. } if scope.proving.is_none() => {
+                Box::pin(self.run_statement(request, scope))
+            }
+            _ => Box::pin(async move {
                 let answer = self.run_batch(request, scope).await;
                 answer.map_err(|error| self.judge_slowness(error))
             }),
@@ -328,6 +337,14 @@ impl Database for Plain {
 
     fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {
         Box::pin(self.ask_position())
+    }
+
+    fn prove<'a>(
+        &'a self,
+        mark: &'a Mark,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Fate, SqlError>> {
+        Box::pin(self.look(mark, limit))
     }
 
     fn retries(&self) -> u32 {

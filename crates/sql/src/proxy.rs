@@ -6,11 +6,13 @@
 mod builder;
 mod database;
 mod errors;
+mod keyed;
 mod lend;
 mod once;
 mod own_writes;
 mod place;
 mod probe;
+mod proved;
 mod rest;
 mod route;
 mod run;
@@ -28,6 +30,7 @@ use mainstay_engine::source::ControlError;
 use crate::database::{CacheUse, Database, Options};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
+use crate::proof::Proofs;
 use crate::schema::Schema;
 
 pub use builder::{DataProxyBuilder, TransactionLimits};
@@ -55,6 +58,8 @@ struct Shared {
     schema: Arc<Schema>,
     sessions: Sessions,
     limits: TransactionLimits,
+    /// `None`: nothing is to be proven.
+    proofs: Option<Proofs>,
     transactions: AtomicU32,
     closed: AtomicBool,
 }
@@ -83,13 +88,6 @@ impl DataProxy {
                 "leave the options cache and ttl out",
             ));
         }
-        if options.idempotency_key.is_some() {
-            return Err(SqlError::caller(
-                Code::IdempotencyUnavailable,
-                "this source keeps no table for idempotency keys",
-                "leave the key out, or make the write repeatable by itself (an upsert by key)",
-            ));
-        }
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(SqlError::caller(
                 Code::Draining,
@@ -98,6 +96,14 @@ impl DataProxy {
             ));
         }
         Ok(())
+    }
+}
+
+/// Refuses an idempotency key where there is nothing that it could make repeatable.
+pub(crate) fn refuse_key(options: &Options) -> Result<(), SqlError> {
+    match options.idempotency_key {
+        Some(_) => Err(keyed::no_use()),
+        None => Ok(()),
     }
 }
 

@@ -79,5 +79,5 @@ pub(crate) fn commits_by_itself(dialect: Dialect, schema: &Schema, work: &Work) 
         let class = schema.classify(text);
         !class.is_single_dml && !class.safety.is_read()
     };
-    dialect == Dialect::MySql && work.texts().iter().any(may_commit)
+    dialect == Dialect::MySql && work.texts().any(may_commit)
 }

@@ -17,6 +17,8 @@ mod lent;
 mod nested;
 #[path = "proxy/pair.rs"]
 mod pair;
+#[path = "proxy/proofs.rs"]
+mod proofs;
 #[path = "proxy/redirected.rs"]
 mod redirected;
 #[path = "proxy/rest.rs"]

@@ -440,7 +440,7 @@ async fn under_any_fault_before_mariadb_no_write_runs_twice_and_what_is_said_is_
 }
 
 async fn strike<S: Server>(words: Words) {
-    let seed = fault_seed();
+    let seed = super::world::seed();
     let faults = cases(1_000, 10_000) as u64;
     println!("seed {seed}, {faults} faults");
     let server = S::start(&[]).await;
@@ -473,13 +473,4 @@ async fn strike<S: Server>(words: Words) {
     assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
     let story = Arc::into_inner(story).expect("every caller has ended");
     story.lone.shut_down().await;
-}
-
-/// Another seed for each run, or the one of a failed run.
-fn fault_seed() -> u64 {
-    let given = std::env::var("MAINSTAY_SEED").ok();
-    given.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| u64::from(now.subsec_nanos()))
-    })
 }

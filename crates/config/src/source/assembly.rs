@@ -8,8 +8,9 @@ use mainstay_engine::Safety;
 
 use super::draft::{EndpointDraft, SourceDraft};
 use super::{
-    Address, ClientCertificate, Driver, EndpointSettings, Promotion, Replication, ServerAddress,
-    SourceSettings, TlsMode, TlsSettings, options, roles,
+    Address, ClientCertificate, CommitProof, CommitProofSettings, Driver, EndpointSettings,
+    IdempotencySettings, Promotion, Replication, ServerAddress, SourceSettings, TlsMode,
+    TlsSettings, options, roles,
 };
 use crate::connection::{Connection, ConnectionLayer};
 use crate::mark::Mark;
@@ -22,6 +23,17 @@ const TRANSACTION_IDLE: Duration = Duration::from_secs(60);
 
 /// Far more than a pool has connections; a bound, not a target.
 const TRANSACTIONS_MAX: u32 = 1000;
+
+/// A client that repeats a request does so within minutes; a day is for those that queue.
+const IDEMPOTENCY_KEEP: Duration = Duration::from_secs(24 * 3600);
+
+/// Affected rows and keys take some hundred bytes.
+const IDEMPOTENCY_ANSWER_MAX: u64 = 64 << 10;
+
+const COMMIT_PROOF_TABLE: &str = "mainstay_commits";
+
+/// A failover to another server takes about so long.
+const COMMIT_PROOF_WAIT: Duration = Duration::from_secs(5);
 
 /// The layers that all sources share, weakest first.
 #[derive(Debug, Clone)]
@@ -55,6 +67,8 @@ pub(crate) fn assemble(
     let promotion = driver.map(|driver| promotion(draft, driver, findings));
     let replication = draft.replication.as_ref().map(|(kind, _)| *kind);
     let endpoints = parts.endpoints(driver.zip(promotion), replication, findings);
+    let idempotency = idempotency(draft, findings);
+    let commit_proof = commit_proof(draft, driver, findings);
     Some(SourceSettings {
         driver: driver?,
         preset: own.preset_or_default(),
@@ -63,8 +77,73 @@ pub(crate) fn assemble(
         safety: noted(&draft.safety, Safety::Write),
         transaction_idle: noted(&draft.transaction_idle, TRANSACTION_IDLE),
         transactions_max: noted(&draft.transactions_max, TRANSACTIONS_MAX),
+        idempotency,
+        commit_proof,
         policy: policy?,
         endpoints: endpoints?,
+    })
+}
+
+/// A key that has no effect without another one.
+fn needs<T>(
+    noted: &Option<(T, Mark)>,
+    (draft, name): (&SourceDraft, &str),
+    other: &str,
+    findings: &mut Findings,
+) {
+    if let Some((_, mark)) = noted {
+        let wrong = Wrong::new("has no effect").hint(format!("set {other} too, or leave it out"));
+        findings.warning(mark, crate::tree::join(&draft.path, name), wrong);
+    }
+}
+
+fn idempotency(draft: &SourceDraft, findings: &mut Findings) -> Option<IdempotencySettings> {
+    let Some((table, _)) = &draft.idempotency_table else {
+        let other = "idempotency_table";
+        let (keep, most) = ("idempotency_keep", "idempotency_answer_max");
+        needs(&draft.idempotency_keep, (draft, keep), other, findings);
+        needs(
+            &draft.idempotency_answer_max,
+            (draft, most),
+            other,
+            findings,
+        );
+        return None;
+    };
+    Some(IdempotencySettings {
+        table: table.clone(),
+        keep: noted(&draft.idempotency_keep, IDEMPOTENCY_KEEP),
+        answer_max: noted(&draft.idempotency_answer_max, IDEMPOTENCY_ANSWER_MAX),
+    })
+}
+
+fn commit_proof(
+    draft: &SourceDraft,
+    driver: Option<Driver>,
+    findings: &mut Findings,
+) -> Option<CommitProofSettings> {
+    let form = noted(&draft.commit_proof, CommitProof::Off);
+    if form == CommitProof::Off {
+        let other = "commit_proof";
+        let (table, wait) = ("commit_proof_table", "commit_proof_wait");
+        needs(&draft.commit_proof_table, (draft, table), other, findings);
+        needs(&draft.commit_proof_wait, (draft, wait), other, findings);
+        return None;
+    }
+    if form == CommitProof::Xid
+        && driver.is_some_and(|driver| driver != Driver::Postgres)
+        && let Some((_, mark)) = &draft.commit_proof
+    {
+        let wrong = Wrong::new("only PostgreSQL tells what became of a transaction by its number");
+        let path = crate::tree::join(&draft.path, "commit_proof");
+        findings.error(mark, path, wrong.hint("use \"table\""));
+    }
+    let table = draft.commit_proof_table.as_ref();
+    let table = table.map_or(COMMIT_PROOF_TABLE, |(table, _)| table);
+    Some(CommitProofSettings {
+        form,
+        table: table.to_owned(),
+        wait: noted(&draft.commit_proof_wait, COMMIT_PROOF_WAIT),
     })
 }
 

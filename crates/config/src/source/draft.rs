@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay_engine::source::check_weight;
 use mainstay_engine::{Role, Safety};
 
-use super::{Promotion, Replication};
+use super::{CommitProof, Promotion, Replication};
 use crate::connection::{self, CONNECTION_KEYS, ConnectionLayer, Reading};
 use crate::mark::Mark;
 use crate::policy::{self, PolicyLayer};
@@ -18,6 +18,9 @@ const ID_MAX: usize = 64;
 
 /// More endpoints than this in one source are a mistake, not a cluster.
 const ENDPOINTS_MAX: usize = 256;
+
+/// Longer names would not leave room for that of the index.
+const TABLE_NAME_MAX: usize = 58;
 
 /// A value and where its key stands.
 pub(crate) type Noted<T> = Option<(T, Mark)>;
@@ -33,6 +36,12 @@ pub(crate) struct SourceDraft {
     pub(crate) safety: Noted<Safety>,
     pub(crate) transaction_idle: Noted<Duration>,
     pub(crate) transactions_max: Noted<u32>,
+    pub(crate) idempotency_table: Noted<String>,
+    pub(crate) idempotency_keep: Noted<Duration>,
+    pub(crate) idempotency_answer_max: Noted<u64>,
+    pub(crate) commit_proof: Noted<CommitProof>,
+    pub(crate) commit_proof_table: Noted<String>,
+    pub(crate) commit_proof_wait: Noted<Duration>,
     pub(crate) policy: PolicyLayer,
     pub(crate) connection: ConnectionLayer,
     /// In the order of the file.
@@ -100,6 +109,42 @@ pub(crate) const SOURCE_KEYS: &[SourceKey] = &[
         "a transaction without a statement is rolled back"
     ),
     key!(transactions_max, count, "1000", "transactions open at once"),
+    key!(
+        idempotency_table,
+        table_name,
+        "\"mainstay_keys\"",
+        "the table of idempotency keys, made when it is missing; without it a key is refused"
+    ),
+    key!(
+        idempotency_keep,
+        keep,
+        "\"24h\"",
+        "a key is good for so long; then it is deleted and may be used anew"
+    ),
+    key!(
+        idempotency_answer_max,
+        kept_size,
+        "\"64KiB\"",
+        "a write under a key whose answer takes more is undone and refused"
+    ),
+    key!(
+        commit_proof,
+        commit_proof,
+        "\"off\"",
+        "how to find out what became of a COMMIT whose answer was lost: off, table or xid (PostgreSQL)"
+    ),
+    key!(
+        commit_proof_table,
+        table_name,
+        "\"mainstay_commits\"",
+        "the table of tokens for commit_proof = \"table\", made when it is missing"
+    ),
+    key!(
+        commit_proof_wait,
+        proof_wait,
+        "\"5s\"",
+        "how long it may take to find out; a call may take so much longer than its deadline"
+    ),
 ];
 
 /// Tables and keys of a source beside them.
@@ -110,8 +155,6 @@ const ENDPOINT_PARTS: &[&str] = &["role", "weight", "policy", "connection", "pre
 
 /// Keys of later versions, so that they are not taken for slips of the keyboard.
 pub(crate) const LATER: &[&str] = &[
-    "idempotency_table",
-    "commit_proof",
     "accept_loss",
     "promote_command",
     "fence_command",
@@ -166,6 +209,40 @@ fn count(node: &Node) -> Result<u32, Wrong> {
     u32::try_from(count).map_err(|_| Wrong::new(format!("{count} is out of bounds")).hint(hint))
 }
 
+fn table_name(node: &Node) -> Result<String, Wrong> {
+    let text = scalar::text(node)?;
+    let fits = |c: char| c.is_alphanumeric() || c == '_';
+    let is_name =
+        |part: &str| !part.is_empty() && part.len() <= TABLE_NAME_MAX && part.chars().all(fits);
+    let parts = text.split('.').count();
+    if parts <= 2 && text.split('.').all(is_name) {
+        return Ok(text);
+    }
+    let shown: String = text.chars().take(60).collect();
+    Err(Wrong::new(format!("{shown:?} is no name of a table"))
+        .hint("a name, or schema.name, of letters, digits and underscores, each at most 58 bytes"))
+}
+
+fn keep(node: &Node) -> Result<Duration, Wrong> {
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(30 * 24 * 3600));
+    scalar::within(scalar::time(node)?, least..=most, "from 1min to 30d")
+}
+
+fn kept_size(node: &Node) -> Result<u64, Wrong> {
+    scalar::within(scalar::size(node)?, 256..=16 << 20, "from 256B to 16MiB")
+}
+
+fn commit_proof(node: &Node) -> Result<CommitProof, Wrong> {
+    let words: Vec<&str> = CommitProof::ALL.iter().map(|word| word.as_str()).collect();
+    let word = scalar::choice("commit_proof", &words, node)?;
+    CommitProof::parse(&word).ok_or_else(|| "off, table or xid".into())
+}
+
+fn proof_wait(node: &Node) -> Result<Duration, Wrong> {
+    let (least, most) = (Duration::from_millis(100), Duration::from_secs(300));
+    scalar::within(scalar::time(node)?, least..=most, "from 100ms to 5min")
+}
+
 fn weight(node: &Node) -> Result<f64, Wrong> {
     let weight = scalar::number(node)?;
     check_weight(weight).map_err(|problem| {
@@ -213,6 +290,12 @@ impl SourceDraft {
             safety: None,
             transaction_idle: None,
             transactions_max: None,
+            idempotency_table: None,
+            idempotency_keep: None,
+            idempotency_answer_max: None,
+            commit_proof: None,
+            commit_proof_table: None,
+            commit_proof_wait: None,
             policy: PolicyLayer::empty(&join(&path, "policy")),
             connection: ConnectionLayer::empty(&path),
             endpoints: Vec::new(),

@@ -106,6 +106,30 @@ fn absurd_values_of_the_program_and_of_sources_are_refused_with_their_bounds() {
         ("transaction_idle = \"1ns\"", "", "from 10ms to 24h"),
         ("transaction_idle = \"300d\"", "", "from 10ms to 24h"),
         ("transactions_max = 4000000000", "", "from 0 to 1000000"),
+        ("idempotency_table = \"a.b.c\"", "", "schema.name"),
+        ("idempotency_table = \"a;b\"", "", "schema.name"),
+        (
+            "idempotency_table = \"k\"\nidempotency_keep = \"1s\"",
+            "",
+            "from 1min to 30d",
+        ),
+        (
+            "idempotency_table = \"k\"\nidempotency_answer_max = \"1GiB\"",
+            "",
+            "from 256B to 16MiB",
+        ),
+        (
+            "commit_proof = \"table\"\ncommit_proof_wait = \"1h\"",
+            "",
+            "from 100ms to 5min",
+        ),
+        (
+            "commit_proof = \"table\"\ncommit_proof_table = \"\"",
+            "",
+            "schema.name",
+        ),
+        ("commit_proof = \"always\"", "", "one of off, table, xid"),
+        ("commit_proof = \"xid\"", "", "only PostgreSQL"),
         ("", "weight = -1", "from 0.001 to 1000000"),
         ("", "weight = 1e-300", "from 0.001 to 1000000"),
         ("", "weight = 1e300", "from 0.001 to 1000000"),
@@ -135,5 +159,24 @@ fn absurd_values_of_the_program_and_of_sources_are_refused_with_their_bounds() {
         let all = lines(&found);
         assert_eq!(found.len(), 1, "{text}: {all}");
         assert!(all.contains(bounds), "{text}: {all}");
+    }
+}
+
+#[test]
+fn keys_that_need_another_one_are_told_without_it() {
+    for (key, other) in [
+        ("idempotency_keep = \"1h\"", "idempotency_table"),
+        ("idempotency_answer_max = \"1KiB\"", "idempotency_table"),
+        ("commit_proof_wait = \"1s\"", "commit_proof"),
+        ("commit_proof_table = \"c\"", "commit_proof"),
+    ] {
+        let text = format!(
+            "[sources.s]\ndriver = \"sqlite\"\npath = \"a.db\"\n{key}\n[sources.s.endpoints.a]\n"
+        );
+        let found = check(toml(&text));
+        let all = lines(&found);
+        assert!(!found[0].is_error(), "{all}");
+        let hint = format!("set {other} too, or leave it out");
+        assert_eq!(found[0].hint.as_deref(), Some(hint.as_str()), "{all}");
     }
 }

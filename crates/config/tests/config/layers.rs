@@ -396,8 +396,11 @@ fn switching_the_budget_off_holds_whatever_is_said_about_its_parts() {
 #[test]
 fn explain_tells_the_keys_of_a_source_and_of_an_endpoint_too() {
     let text = "[sources.orders]\ndriver = \"sqlite\"\npath = \"o.db\"\npreset = \"conservative\"\n\
-                transactions_max = 7\n[sources.orders.endpoints.a]\nweight = 2\n";
+                transactions_max = 7\n[sources.orders.endpoints.a]\nweight = 2\n\
+                [sources.keyed]\ndriver = \"postgres\"\nhost = \"h\"\ndatabase = \"d\"\nuser = \"u\"\n\
+                idempotency_table = \"app.k\"\ncommit_proof = \"xid\"\n[sources.keyed.endpoints.a]\n";
     let loaded = loaded(toml(text));
+    let keyed = explain(&loaded.configuration, "keyed").unwrap();
     let source = explain(&loaded.configuration, "orders").unwrap();
     let endpoint = explain(&loaded.configuration, "orders.a").unwrap();
     for (lines, path, value, layer, at) in [
@@ -419,6 +422,26 @@ fn explain_tells_the_keys_of_a_source_and_of_an_endpoint_too() {
         (&source, "promotion", "route", "default", None),
         (&source, "safety", "write", "default", None),
         (&source, "replication", "(not set)", "default", None),
+        (&source, "idempotency_table", "(not set)", "default", None),
+        (&source, "commit_proof", "off", "default", None),
+        (
+            &keyed,
+            "idempotency_table",
+            "app.k",
+            "[sources.keyed]",
+            Some(13),
+        ),
+        (&keyed, "idempotency_keep", "24h", "default", None),
+        (&keyed, "idempotency_answer_max", "65536B", "default", None),
+        (&keyed, "commit_proof", "xid", "[sources.keyed]", Some(14)),
+        (
+            &keyed,
+            "commit_proof_table",
+            "mainstay_commits",
+            "default",
+            None,
+        ),
+        (&keyed, "commit_proof_wait", "5s", "default", None),
         (&source, "driver", "sqlite", "[sources.orders]", Some(2)),
         (
             &endpoint,

@@ -1,6 +1,6 @@
 //! What the server says about its role and how far it has come.
 
-use mainstay_sql::{Position, Probe, SqlError, Value};
+use mainstay_sql::{Lineage, Position, Probe, SqlError, Value};
 
 use crate::position;
 use crate::session::Session;
@@ -18,6 +18,25 @@ const MYSQL: &str = "SELECT CAST(@@global.read_only OR @@global.super_read_only 
 const MARIADB_POSITION: &str =
     "SELECT NULL, @@global.gtid_current_pos, CAST(@@global.gtid_domain_id AS CHAR), NULL";
 const MYSQL_POSITION: &str = "SELECT NULL, @@global.gtid_executed, NULL, NULL";
+
+/// Identity; whether a commit is acknowledged, and seen by others, only when a replica has it. One that waits for
+/// less than an hour gives up too easily to prove anything.
+const MARIADB_LINEAGE: &str = "SELECT CONCAT(@@global.server_id, '/', @@global.hostname, '/', @@global.port), \
+     CAST(@@global.rpl_semi_sync_master_enabled \
+       AND @@global.rpl_semi_sync_master_wait_point = 'AFTER_SYNC' \
+       AND @@global.rpl_semi_sync_master_timeout >= 3600000 \
+       AND (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+            WHERE VARIABLE_NAME = 'RPL_SEMI_SYNC_MASTER_STATUS') = 'ON' AS CHAR)";
+const MYSQL_LINEAGE: &str = "SELECT @@global.server_uuid, \
+     CAST((SELECT COUNT(*) FROM performance_schema.global_variables \
+           WHERE VARIABLE_NAME IN ('rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled') \
+           AND VARIABLE_VALUE = 'ON') > 0 \
+       AND (SELECT COUNT(*) FROM performance_schema.global_variables \
+            WHERE VARIABLE_NAME IN ('rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point') \
+            AND VARIABLE_VALUE = 'AFTER_SYNC') > 0 \
+       AND (SELECT COUNT(*) FROM performance_schema.global_variables \
+            WHERE VARIABLE_NAME IN ('rpl_semi_sync_source_timeout', 'rpl_semi_sync_master_timeout') \
+            AND VARIABLE_VALUE + 0 >= 3600000) > 0 AS CHAR)";
 
 /// One round trip, once the session has prepared it.
 pub(crate) async fn probe(session: &mut Session) -> Result<Probe, SqlError> {
@@ -43,6 +62,25 @@ pub(crate) async fn position(session: &mut Session) -> Result<Option<Position>, 
     };
     let row = one_row(session, text).await?;
     Ok(place(session, &row))
+}
+
+/// One round trip in the life of a session. What is said about replicas stays as it was found.
+pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> {
+    if let Some(lineage) = &session.lineage {
+        return Ok(lineage.clone());
+    }
+    let text = match session.flavour() {
+        Flavour::Mariadb => MARIADB_LINEAGE,
+        Flavour::Mysql => MYSQL_LINEAGE,
+    };
+    let row = one_row(session, text).await?;
+    let lineage = Lineage {
+        history: text_at(&row, 0).unwrap_or_default().to_owned(),
+        run: String::new(),
+        is_synchronous: text_at(&row, 1) == Some("1"),
+    };
+    session.lineage = Some(lineage.clone());
+    Ok(lineage)
 }
 
 /// Whether the server as a whole takes no writes.

@@ -8,7 +8,7 @@ mod undone;
 
 use std::sync::Arc;
 
-use mainstay_sql::{Access, Code, HandedOver, Row, SqlError, Value};
+use mainstay_sql::{Access, Code, HandedOver, Lineage, Row, SqlError, Value};
 
 use crate::cancel::MysqlCancel;
 use crate::errors::{self, Context, Phase};
@@ -45,6 +45,8 @@ pub(crate) struct Session {
     has_left: bool,
     /// A statement that was prepared and is not kept yet.
     preparing: Option<u32>,
+    /// Asked for once, where a commit is to be proven.
+    pub(crate) lineage: Option<Lineage>,
     /// The longest command that the server takes.
     packet_max: usize,
 }
@@ -86,6 +88,7 @@ impl Session {
             has_done: false,
             has_left: false,
             preparing: None,
+            lineage: None,
             packet_max: 1 << 20,
         }
     }

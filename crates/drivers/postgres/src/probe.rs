@@ -1,6 +1,6 @@
 //! What the server says about its role and how far it has come.
 
-use mainstay_sql::{Position, Probe, SqlError, Value};
+use mainstay_sql::{Lineage, Position, Probe, SqlError, Value};
 
 use crate::session::Session;
 
@@ -27,6 +27,14 @@ const FULL: &str = "SELECT pg_is_in_recovery(), \
        AND (SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) \
          < coalesce(substring(current_setting('synchronous_standby_names') from '(\\d+)\\s*\\(')::int8, 1)";
 
+/// Identity and timeline; when the server was started, or started itself again after a crash of one of its
+/// processes, which loses its statistics; whether a commit waits for a standby.
+const LINEAGE: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' \
+       || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+     pg_postmaster_start_time()::text || '/' || coalesce((SELECT stats_reset::text FROM pg_stat_bgwriter), ''), \
+     current_setting('synchronous_standby_names') <> '' \
+       AND current_setting('synchronous_commit') NOT IN ('off', 'local')";
+
 /// The start of the log's pages is not counted by what a replica has replayed.
 const PAGE: u64 = 8192;
 const PAGE_HEADER: u64 = 24;
@@ -50,6 +58,26 @@ pub(crate) async fn probe(session: &mut Session) -> Result<Probe, SqlError> {
 pub(crate) async fn position(session: &mut Session) -> Result<Option<Position>, SqlError> {
     let rows = session.ask(LITTLE, &[]).await?;
     Ok(read(&one_row(rows)?).position)
+}
+
+/// One round trip in the life of a session: whatever changes one of these ends the session, but for what is
+/// said about standbys, which stays as it was found.
+pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> {
+    if let Some(lineage) = &session.lineage {
+        return Ok(lineage.clone());
+    }
+    let row = one_row(session.ask(LINEAGE, &[]).await?)?;
+    let text = |index: usize| match row.get(index) {
+        Some(Value::Text(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let lineage = Lineage {
+        history: text(0),
+        run: text(1),
+        is_synchronous: row.get(2) == Some(&Value::Bool(true)),
+    };
+    session.lineage = Some(lineage.clone());
+    Ok(lineage)
 }
 
 fn one_row(rows: Vec<Vec<Value>>) -> Result<Vec<Value>, SqlError> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mainstay_engine::Sent;
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Row, SqlError, Value,
-    Verdict,
+    Access, Answer, AnswerMax, Batch, BatchMax, Code, Collected, HandedOver, Lineage, Row,
+    SqlError, Value, Verdict,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, RowStream};
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     orphans: u32,
     /// The caller made statements of its own (`PREPARE`).
     has_named: bool,
+    /// Asked for once, where a commit is to be proven.
+    pub(crate) lineage: Option<Lineage>,
     /// The user may not read what the full probe asks for.
     pub(crate) probes_little: bool,
 }
@@ -81,6 +83,7 @@ impl Session {
             preparing: false,
             orphans: 0,
             has_named: false,
+            lineage: None,
             probes_little: false,
         }
     }

@@ -108,7 +108,43 @@ pub struct Account<'a, M> {
     settled: bool,
 }
 
+/// A call whose account was closed by a face.
+#[derive(Debug, Clone, Copy)]
+pub struct Settled {
+    /// The whole call.
+    pub elapsed: Duration,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The call's id.
+    pub correlation_id: CorrelationId,
+}
+
 impl<M: super::Member> Source<M> {
+    /// Ends the account of a redirected call that does not go on.
+    pub fn settle_carried(&self, operation: &Operation, carried: Carried, failure: &Failure) {
+        let mut account = self.account_since(operation, carried.began);
+        account.take_over(carried);
+        account.settle(&Ended::Failure(failure));
+    }
+
+    /// Ends the account of a redirected call whose result was found out otherwise.
+    pub fn settle_carried_success(
+        &self,
+        operation: &Operation,
+        carried: Carried,
+        endpoint: EndpointId,
+    ) -> Settled {
+        let mut account = self.account_since(operation, carried.began);
+        account.take_over(carried);
+        account.endpoint = Some(endpoint);
+        let (correlation_id, attempts) = (account.correlation_id, account.begun);
+        Settled {
+            elapsed: account.settle(&Ended::Success),
+            attempts,
+            correlation_id,
+        }
+    }
+
     /// Opens the account of a call that a face runs on a leased connection.
     pub fn account<'a>(&'a self, operation: &'a Operation) -> Account<'a, M> {
         self.account_since(operation, Instant::now())

@@ -19,7 +19,7 @@ use super::candidates::Filter;
 use super::held::Fresh;
 use super::{Account, Ended, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
-use crate::failure::{Classify, Failure};
+use crate::failure::Classify;
 use crate::in_flight::says_nothing;
 use crate::operation::{CorrelationId, Operation};
 use crate::rejection::{CallError, CallErrorKind, Carried, Rejection, Stopped};
@@ -128,13 +128,6 @@ impl<T> Leased<T> {
 }
 
 impl<M: Member> Source<M> {
-    /// Ends the account of a redirected call that does not go on.
-    pub fn settle_carried(&self, operation: &Operation, carried: Carried, failure: &Failure) {
-        let mut account = self.account_since(operation, carried.began);
-        account.take_over(carried);
-        account.settle(&Ended::Failure(failure));
-    }
-
     /// Runs one-shot work that may be repeated elsewhere: chooses an endpoint, runs the closure under
     /// the policy's limits, and repeats it where that is safe and allowed.
     ///

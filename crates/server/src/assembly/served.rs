@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mainstay_config::{EndpointSettings, Promotion as Configured, SourceSettings};
+use mainstay_config::{
+    CommitProof as ProofWord, EndpointSettings, Promotion as Configured, SourceSettings,
+};
 use mainstay_engine::event::Role;
 use mainstay_engine::source::EndpointSpec;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::watchdog::Promotion;
 use mainstay_engine::{Chance, PoolStats};
-use mainstay_sql::{DataProxy, Database, Plain, SqlError, TransactionLimits};
+use mainstay_sql::{
+    CommitProof, DataProxy, DataProxyBuilder, Database, IdempotencyTable, Plain, ProofForm,
+    SqlError, TableName, TransactionLimits,
+};
 use parking_lot::Mutex;
 
 use super::{AssemblyError, drivers};
@@ -65,6 +70,7 @@ impl Served {
             .transactions(limits)
             .tasks(tasks.clone())
             .chance(chance.clone());
+        builder = with_proofs(builder, settings);
         let mut plains = BTreeMap::new();
         for (id, endpoint) in &settings.endpoints {
             let own_file = settings.replication.is_some();
@@ -155,6 +161,8 @@ impl Served {
             && old.replication == settings.replication
             && old.transaction_idle == settings.transaction_idle
             && old.transactions_max == settings.transactions_max
+            && old.idempotency == settings.idempotency
+            && old.commit_proof == settings.commit_proof
     }
 
     /// Makes what other settings need; nothing changes yet. `returning`: endpoints that were taken out
@@ -265,6 +273,35 @@ impl Served {
             let own = own.get(placed.endpoint.id.as_str());
             placed.member.apply(own.unwrap_or(&policy));
         }
+    }
+}
+
+/// What the source is to prove. Names of tables are known to be good.
+fn with_proofs(mut builder: DataProxyBuilder, settings: &SourceSettings) -> DataProxyBuilder {
+    if let Some(keys) = &settings.idempotency
+        && let Some(table) = TableName::parse(&keys.table)
+    {
+        builder = builder.idempotency(IdempotencyTable {
+            table,
+            keep: keys.keep,
+            answer_max: keys.answer_max,
+        });
+    }
+    let Some(proof) = &settings.commit_proof else {
+        return builder;
+    };
+    let form = match proof.form {
+        ProofWord::Off => return builder,
+        ProofWord::Table => ProofForm::Table,
+        ProofWord::Xid => ProofForm::Xid,
+    };
+    match TableName::parse(&proof.table) {
+        Some(table) => builder.commit_proof(CommitProof {
+            form,
+            table,
+            wait: proof.wait,
+        }),
+        None => builder,
     }
 }
 

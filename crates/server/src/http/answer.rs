@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use mainstay_sql::{Answer, Column, ColumnType, Meta, PageOf, Row, Value, value};
 
@@ -11,6 +11,9 @@ use crate::problem::{Problem, TOO_LARGE_HINT};
 
 /// What a row takes at least; a first guess of the buffer's size.
 const VALUE_BYTES: usize = 12;
+/// At an answer that was given before, to the same request with the same idempotency key.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
 /// Everything beside rows.
 const FRAME_BYTES: usize = 512;
 
@@ -40,10 +43,19 @@ pub(super) fn respond(answer: &Answer, shape: Shape<'_>, max: u64) -> Result<Res
         max,
     };
     match (writer.answer(answer, shape), shape) {
-        (Ok(()), _) => Ok(json(writer.buffer)),
+        (Ok(()), _) => Ok(told(json(writer.buffer), &answer.meta)),
         (Err(problem), Shape::Change | Shape::Script) => Err(problem.carried_out()),
         (Err(problem), Shape::Rows(_) | Shape::Scalar) => Err(problem),
     }
+}
+
+/// Says of a stored answer that it is one.
+pub(super) fn told(mut response: Response, meta: &Meta) -> Response {
+    if meta.replayed {
+        let yes = HeaderValue::from_static("true");
+        response.headers_mut().insert(REPLAYED, yes);
+    }
+    response
 }
 
 /// A body that is JSON already.
@@ -356,6 +368,7 @@ mod tests {
                 correlation_id: Some(CorrelationId(7)),
                 policy_version: 3,
                 last_resort: false,
+                replayed: false,
             }),
             ..Answer::default()
         }

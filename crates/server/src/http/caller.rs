@@ -74,6 +74,8 @@ impl Caller {
             deadline: self.deadline,
             session: self.session.clone(),
             idempotency_key: self.idempotency_key.clone(),
+            // Two holders of keys never meet in one idempotency key.
+            key_owner: self.holder.id.clone(),
             correlation_id: Some(self.correlation_id),
             ..Options::default()
         }

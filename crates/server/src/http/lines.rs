@@ -18,7 +18,7 @@ use mainstay_sql::{Answer, RowStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::answer::Writer;
+use super::answer::{Writer, told};
 use crate::problem::Problem;
 
 /// The media type of lines.
@@ -61,7 +61,10 @@ pub(super) fn whole(answer: &Answer) -> Response {
     writer.row_lines(&answer.columns, &answer.rows);
     let affected = answer.affected.filter(|_| answer.columns.is_empty());
     writer.done_line(answer.rows.len() as u64, affected, &answer.meta);
-    response(axum::body::Body::from(writer.take()))
+    told(
+        response(axum::body::Body::from(writer.take())),
+        &answer.meta,
+    )
 }
 
 /// An answer that is still coming.

@@ -137,6 +137,11 @@ fn parameters(route: &Route) -> Vec<Value> {
                 json!({"type": "integer", "minimum": 1}),
                 "how long the call may take",
             ),
+            header(
+                "Idempotency-Key",
+                reference("Key"),
+                "of a write, where the source keeps keys: sent again with the same key it has its effect once, and the answer of the first time with `Idempotency-Replayed: true`",
+            ),
         ]);
     }
     all

@@ -7,13 +7,16 @@ use mainstay_engine::Sent;
 use tokio::time::Instant;
 
 use super::Plain;
+use super::keyed::Claim;
 use super::limit::{Ended, HandOver, timeout, unknown, until};
+use super::proving::mark;
 use super::statement::{give_back, of_generation, refuse_control};
 use super::transaction::commit_again;
 use crate::connection::Connection;
 use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult, Work};
 use crate::dialect::Dialect;
 use crate::error::{SqlError, Verdict};
+use crate::proof::{Lineage, Proving};
 use crate::transaction::Begin;
 use crate::value::Value;
 
@@ -27,7 +30,7 @@ impl<'a> Steps<'a> {
         Steps { work }
     }
 
-    pub(super) fn texts(&self) -> &'a [Arc<str>] {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'a Arc<str>> {
         self.work.texts()
     }
 
@@ -35,6 +38,7 @@ impl<'a> Steps<'a> {
         match self.work {
             Work::Statement { .. } => 1,
             Work::Many { params, .. } => params.len(),
+            Work::Batch { steps } => steps.len(),
             Work::Script { statements } => statements.len(),
         }
     }
@@ -43,6 +47,7 @@ impl<'a> Steps<'a> {
         match self.work {
             Work::Statement { text, params } => (text, params),
             Work::Many { text, params } => (text, &params[index]),
+            Work::Batch { steps } => (&steps[index].0, &steps[index].1),
             Work::Script { statements } => (&statements[index], &[]),
         }
     }
@@ -51,7 +56,7 @@ impl<'a> Steps<'a> {
     pub(super) fn gather(&self, whole: &mut Answer, step: Answer) {
         match self.work {
             Work::Statement { .. } => *whole = step,
-            Work::Many { .. } => {
+            Work::Many { .. } | Work::Batch { .. } => {
                 whole.affected = match (whole.affected, step.affected) {
                     (Some(a), Some(b)) => Some(a.saturating_add(b)),
                     (one, other) => one.or(other),
@@ -110,27 +115,43 @@ struct BatchRun<'a> {
     committing: &'a HandOver,
     stop: &'a AtomicBool,
     ends_at: Option<Instant>,
+    /// What is to be written down with it.
+    proving: Option<&'a Proving>,
 }
 
 impl BatchRun<'_> {
     async fn on(&self, connection: &mut dyn Connection) -> Done {
+        let done = self.once(connection).await;
+        let is_stale = |error: &SqlError| error.detail().verdict == Verdict::PrepareAgain;
+        match &done.result {
+            // One statement alone is prepared again where it is stale; so it is here.
+            Err(error) if self.proving.is_some() && done.is_over && is_stale(error) => {
+                self.once(connection).await
+            }
+            _ => done,
+        }
+    }
+
+    async fn once(&self, connection: &mut dyn Connection) -> Done {
         let begin = Begin {
             access: self.access,
             ..Begin::default()
         };
-        if let Err(error) = connection.begin(&begin).await {
-            return Done {
-                result: Err(error),
-                is_over: false,
-            };
-        }
-        let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop).await;
-        let answer = match ran {
-            Ok(answer) => answer,
+        let lineage = match self.begin(connection, &begin).await {
+            Ok(lineage) => lineage,
             Err(error) => {
-                let is_over = connection.rollback().await.is_ok();
                 return Done {
                     result: Err(error),
+                    is_over: false,
+                };
+            }
+        };
+        let answer = match self.work(connection, lineage).await {
+            Ok((answer, Then::Commit)) => answer,
+            ended => {
+                let is_over = connection.rollback().await.is_ok();
+                return Done {
+                    result: ended.map(|(answer, _)| answer),
                     is_over,
                 };
             }
@@ -141,6 +162,53 @@ impl BatchRun<'_> {
             result: committed.map(|()| answer),
         }
     }
+
+    async fn begin(
+        &self,
+        connection: &mut dyn Connection,
+        begin: &Begin,
+    ) -> Result<Lineage, SqlError> {
+        let watch = self.proving.and_then(|proving| proving.commit.as_ref());
+        let lineage = match watch {
+            Some(watch) => {
+                watch.begin();
+                connection.lineage().await?
+            }
+            None => Lineage::default(),
+        };
+        connection.begin(begin).await?;
+        Ok(lineage)
+    }
+
+    /// The steps, with what is written down before and after them.
+    async fn work(
+        &self,
+        connection: &mut dyn Connection,
+        lineage: Lineage,
+    ) -> Result<(Answer, Then), SqlError> {
+        let key = self.proving.and_then(|proving| proving.key.as_ref());
+        if let Some(key) = key
+            && let Claim::Known(answer) = key.claim(connection).await?
+        {
+            return Ok((answer, Then::RollBack));
+        }
+        let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop);
+        let answer = ran.await?;
+        if let Some(key) = key {
+            key.keep(connection, &answer).await?;
+        }
+        if let Some(watch) = self.proving.and_then(|proving| proving.commit.as_ref()) {
+            mark(connection, watch, lineage).await?;
+            watch.keep(&answer);
+        }
+        Ok((answer, Then::Commit))
+    }
+}
+
+/// What follows the work of a batch.
+enum Then {
+    Commit,
+    RollBack,
 }
 
 impl Plain {
@@ -159,6 +227,10 @@ impl Plain {
             leaves_nothing &= class.is_single_dml || class.safety.is_read();
         }
         let attempt = scope.attempt.as_ref();
+        let proving = scope.proving.as_deref();
+        if let Some(proving) = proving {
+            self.prepare_proof(proving, ends_at, attempt).await?;
+        }
         let mut lease = self.lease(request.access, ends_at, attempt).await?;
         if !leaves_nothing {
             lease.mark_dirty();
@@ -174,6 +246,7 @@ impl Plain {
             committing: &committing,
             stop: &stop,
             ends_at,
+            proving,
         };
         let cancel = ends_at.map(|_| lease.canceller());
         lease.set_active(true);
@@ -208,11 +281,16 @@ impl Plain {
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
         };
-        let mut answer = result.map_err(|error| match error.detail().verdict {
+        let result = result.map_err(|error| match error.detail().verdict {
             // It was us who cancelled.
             Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
             _ => of_generation(&mut lease, proof.judge(error)),
-        })?;
+        });
+        drop(lease);
+        let mut answer = match proving {
+            Some(proving) => self.proved(proving, result)?,
+            None => result?,
+        };
         answer.meta.attempts = 1;
         answer.meta.cache = "off";
         answer.meta.elapsed = started.elapsed();

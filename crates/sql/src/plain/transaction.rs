@@ -10,12 +10,14 @@ use tokio::time::Instant;
 use super::Plain;
 use super::batch::{Steps, run_steps};
 use super::limit::{Ended, HandOver, Judge, timeout, unknown, until};
+use super::proving::mark;
 use super::sessions::{Held, Limits};
 use super::statement::{of_generation, refuse_transaction_control, settle};
 use crate::connection::Connection;
 use crate::database::{Answer, AnswerMax, BoxFuture, Request, Scope};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
+use crate::proof::{Lineage, Proving};
 use crate::schema::Schema;
 use crate::stray;
 use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction};
@@ -50,6 +52,8 @@ pub(super) struct PlainTransaction {
     is_kept: bool,
     plain: Plain,
     schema: Option<Arc<Schema>>,
+    /// What is to be written down before COMMIT, and where that is.
+    proving: Option<(Arc<Proving>, Lineage)>,
 }
 
 impl Plain {
@@ -60,16 +64,28 @@ impl Plain {
     ) -> Result<Box<dyn Transaction>, SqlError> {
         let attempt = scope.attempt.as_ref();
         let ends_at = self.ends_at(&begin.options, attempt, Instant::now())?;
+        if let Some(proving) = &scope.proving {
+            self.prepare_proof(proving, ends_at, attempt).await?;
+        }
         let mut lease = self.lease(begin.access, ends_at, attempt).await?;
         // From here on a drop, a timeout or an error sends the connection through clean-up, which rolls
         // back whatever the server has begun.
         lease.set_active(true);
-        let ended = until(ends_at, None, || false, lease.begin(begin)).await;
+        let proving = scope.proving;
+        let work = async {
+            let proving = match proving {
+                Some(proving) => Some((proving, lease.lineage().await?)),
+                None => None,
+            };
+            lease.begin(begin).await?;
+            Ok(proving)
+        };
+        let ended = until(ends_at, None, || false, work).await;
         let result = match ended {
             Ended::InTime(result) => result,
             Ended::Late { .. } => Err(timeout(Sent::YesUnprocessed)),
         };
-        result.map_err(|mut error| {
+        let proving = result.map_err(|mut error| {
             // An empty transaction that is rolled back has no effect.
             error.detail_mut().failure.sent = match error.sent() {
                 Sent::Maybe => Sent::YesUnprocessed,
@@ -83,6 +99,7 @@ impl Plain {
             is_kept: false,
             plain: self.clone(),
             schema: scope.schema,
+            proving,
         }))
     }
 }
@@ -304,29 +321,39 @@ impl PlainTransaction {
         let ends_at = self.control_ends_at();
         let mut lease = self.begin_step()?;
         let committing = HandOver::new(None);
-        let work = commit_again(lease.as_mut(), &committing, ends_at);
+        let proving = self.proving.take();
+        let work = async {
+            if let Some((proving, lineage)) = &proving
+                && let Some(watch) = &proving.commit
+            {
+                mark(lease.as_mut(), watch, lineage.clone()).await?;
+            }
+            commit_again(lease.as_mut(), &committing, ends_at).await
+        };
         // Never cancelled: a cancelled COMMIT may have committed all the same.
         let ended = until(ends_at, None, || false, work).await;
         let result = match ended {
             Ended::InTime(result) => result,
             Ended::Late { .. } => Err(timeout(Sent::Maybe)),
         };
-        match result {
-            Ok(()) => {
-                lease.set_active(false);
-                let mut answer = Answer::default();
-                answer.meta.attempts = 1;
-                answer.meta.cache = "off";
-                answer.meta.elapsed = started.elapsed();
-                Ok(answer)
-            }
-            // The lease goes to the clean-up, which ends whatever is still open.
-            Err(error) => {
-                let error = judge_commit(error, committing.has_happened());
-                let error = of_generation(&mut lease, error);
-                Err(self.plain.judge_slowness(error))
-            }
+        if result.is_ok() {
+            lease.set_active(false);
         }
+        // With an error the lease goes to the clean-up, which ends whatever is still open.
+        let result = result.map_err(|error| {
+            let error = judge_commit(error, committing.has_happened());
+            of_generation(&mut lease, error)
+        });
+        let result = match &proving {
+            Some((proving, _)) => self.plain.proved(proving, result),
+            None => result,
+        };
+        result.map_err(|error| self.plain.judge_slowness(error))?;
+        let mut answer = Answer::default();
+        answer.meta.attempts = 1;
+        answer.meta.cache = "off";
+        answer.meta.elapsed = started.elapsed();
+        Ok(answer)
     }
 
     async fn roll_back_now(&mut self) -> Result<(), SqlError> {

@@ -13,6 +13,7 @@ use super::sessions::Sessions;
 use super::{DataProxy, Member, Shared, control, probe, rest};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
+use crate::proof::{CommitProof, IdempotencyTable, Proofs};
 use crate::schema::Schema;
 
 /// What a proxy is made from.
@@ -23,6 +24,8 @@ pub struct DataProxyBuilder {
     /// `None`: the dialect's.
     promotion: Option<Promotion>,
     limits: TransactionLimits,
+    keys: Option<IdempotencyTable>,
+    commits: Option<CommitProof>,
 }
 
 /// Bounds of transactions.
@@ -89,11 +92,25 @@ impl DataProxyBuilder {
         self
     }
 
+    /// Keeps idempotency keys, so that writes may have one.
+    #[must_use]
+    pub fn idempotency(mut self, keys: IdempotencyTable) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Finds out what became of a COMMIT whose answer was lost.
+    #[must_use]
+    pub fn commit_proof(mut self, proof: CommitProof) -> Self {
+        self.commits = Some(proof);
+        self
+    }
+
     /// Makes the proxy and starts its prober. Nothing needs to be reachable.
     ///
     /// # Errors
-    /// If there is no endpoint, their dialects differ, a name is used twice, a weight is not positive or two
-    /// are primary.
+    /// If there is no endpoint, their dialects differ, a name is used twice, a weight is not positive, two are
+    /// primary, or a commit is to be proven by what the database does not have.
     pub fn build(self) -> Result<DataProxy, SqlError> {
         let source = self.source.build().map_err(|problem| control(&problem))?;
         let Some(dialect) = self.dialect else {
@@ -115,6 +132,7 @@ impl DataProxyBuilder {
                 "make a source for each kind",
             ));
         }
+        let proofs = Proofs::of(dialect, self.keys.as_ref(), self.commits.as_ref())?;
         let promotion = self.promotion.unwrap_or(match dialect {
             Dialect::Sqlite => Promotion::Route,
             Dialect::Postgres | Dialect::MySql => Promotion::Follow,
@@ -126,6 +144,7 @@ impl DataProxyBuilder {
                 schema: Arc::new(Schema::new(dialect)),
                 sessions: Sessions::new(),
                 limits: self.limits,
+                proofs,
                 transactions: AtomicU32::new(0),
                 closed: AtomicBool::new(false),
             }),
@@ -145,6 +164,8 @@ impl DataProxy {
             is_mixed: false,
             promotion: None,
             limits: TransactionLimits::default(),
+            keys: None,
+            commits: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::database::{Answer, BoxFuture, Database, Meta, Position, Probe, Reques
 use crate::dialect::Dialect;
 use crate::error::SqlError;
 use crate::lent::{Borrower, Loan};
+use crate::proof::{Fate, Mark};
 use crate::schema::Schema;
 use crate::stream::RowStream;
 use crate::transaction::{Begin, Transaction};
@@ -71,6 +72,19 @@ impl Database for DataProxy {
 
     fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {
         Box::pin(self.ask_position())
+    }
+
+    fn prove<'a>(
+        &'a self,
+        mark: &'a Mark,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Fate, SqlError>> {
+        Box::pin(async move { Ok(self.find_out(mark, None, limit).await.fate) })
+    }
+
+    fn takes_keys(&self) -> bool {
+        let proofs = self.shared.proofs.as_ref();
+        proofs.is_some_and(|proofs| proofs.keys.is_some())
     }
 
     fn retries(&self) -> u32 {

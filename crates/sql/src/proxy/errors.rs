@@ -16,7 +16,8 @@ pub(super) fn classify<T>(result: &Result<T, SqlError>) -> Outcome {
         Ok(_) => Outcome::Success,
         Err(error) => match error.detail().verdict {
             Verdict::Neutral => Outcome::Neutral,
-            Verdict::ReadOnly => Outcome::Redirect,
+            // What became of it is found out elsewhere.
+            Verdict::ReadOnly | Verdict::CommitLost => Outcome::Redirect,
             Verdict::Once => Outcome::Failure(error.failure().clone().sent(Sent::Maybe)),
             _ => Outcome::Failure(error.failure().clone()),
         },
@@ -36,6 +37,16 @@ pub(super) fn at(endpoint: &EndpointId, mut error: SqlError) -> SqlError {
     let detail = error.detail_mut();
     detail.endpoint = Some(super::route::path(endpoint, detail.endpoint.as_deref()));
     error
+}
+
+/// The error of a write with an idempotency key, which can always be sent again.
+pub(super) fn with_key(error: SqlError) -> SqlError {
+    match error.code() {
+        Code::OutcomeUnknown => error.hint(
+            "it may or may not have taken effect; send it again with the same idempotency key, which gives the answer of the first time if it did",
+        ),
+        _ => error,
+    }
 }
 
 impl DataProxy {
@@ -70,8 +81,10 @@ impl DataProxy {
                 neutral(error, sent.fold(Sent::No, Sent::and), safety)
             }
             CallErrorKind::Redirected { error, carried } => match access {
-                Access::ReadWrite => self.not_primary(error, carried, operation),
-                Access::ReadOnly => {
+                Access::ReadWrite if error.detail().verdict != Verdict::CommitLost => {
+                    self.not_primary(error, carried, operation)
+                }
+                _ => {
                     let failure = error.failure().clone();
                     self.source().settle_carried(operation, carried, &failure);
                     error

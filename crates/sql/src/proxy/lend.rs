@@ -3,7 +3,7 @@
 use mainstay_engine::Attempt;
 
 use super::route::{operation, path, route};
-use super::{DataProxy, Member, errors};
+use super::{DataProxy, Member, errors, refuse_key};
 use crate::database::{Meta, Scope};
 use crate::error::SqlError;
 use crate::lent::{Borrower, Loan};
@@ -16,6 +16,7 @@ impl DataProxy {
         scope: Scope,
     ) -> Result<Meta, SqlError> {
         self.refuse_unavailable(&loan.options)?;
+        refuse_key(&loan.options)?;
         let operation = operation(loan.name.clone(), loan.safety, &loan.options, &scope);
         let wanted = self.wanted(&loan.options, loan.safety, &scope).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);
@@ -46,6 +47,7 @@ impl DataProxy {
             correlation_id: Some(done.correlation_id),
             policy_version: done.policy_version,
             last_resort: done.last_resort | done.value.last_resort,
+            replayed: false,
         })
     }
 }

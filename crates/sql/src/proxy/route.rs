@@ -75,6 +75,7 @@ impl DataProxy {
             attempt: Some(attempt),
             seen: wanted.seen().or(outer.seen),
             schema: Some(Arc::clone(schema)),
+            proving: outer.proving.clone(),
         }
     }
 }

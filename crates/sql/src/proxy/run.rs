@@ -29,6 +29,9 @@ impl DataProxy {
     ) -> impl Future<Output = Result<Answer, SqlError>> + Send {
         async move {
             self.refuse_unavailable(&request.options)?;
+            if self.is_proven(request, &scope) {
+                return Box::pin(self.run_proven(request, scope)).await;
+            }
             let error = match self.run_once(request, request.safety, &scope, None).await {
                 Ok(done) => return Ok(answer(done)),
                 Err(error) => error,
@@ -125,7 +128,7 @@ impl DataProxy {
     }
 
     #[allow(clippy::manual_async_fn, reason = "as above")]
-    fn run_once<'a>(
+    pub(super) fn run_once<'a>(
         &'a self,
         request: &'a Request,
         safety: Safety,
@@ -162,7 +165,7 @@ impl DataProxy {
     }
 }
 
-fn answer(done: Done<Answer>) -> Answer {
+pub(super) fn answer(done: Done<Answer>) -> Answer {
     let mut answer = done.value;
     answer.meta.endpoint = Some(path(&done.endpoint, answer.meta.endpoint.as_deref()));
     answer.meta.attempts = done.attempts;

@@ -6,7 +6,7 @@ use mainstay_engine::{Attempt, CallErrorKind, EndpointId};
 
 use super::route::{path, route};
 use super::sessions::Writing;
-use super::{DataProxy, Member, errors};
+use super::{DataProxy, Member, errors, refuse_key};
 use crate::database::{Access, BoxFuture, Meta, Request, Scope};
 use crate::error::SqlError;
 use crate::stream::{Batch, Batches, RowStream};
@@ -18,6 +18,7 @@ impl DataProxy {
         scope: Scope,
     ) -> Result<RowStream, SqlError> {
         self.refuse_unavailable(&request.options)?;
+        refuse_key(&request.options)?;
         let operation = self.operation(request, request.safety, &scope);
         let wanted = self.wanted(&request.options, request.safety, &scope).await;
         let filter = |placed: &mainstay_engine::endpoint::Placed<Member>| wanted.admits(placed);

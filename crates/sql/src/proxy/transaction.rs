@@ -1,5 +1,6 @@
 //! Transactions through the source: begin pins an endpoint, and every statement has its own account.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use mainstay_engine::{
 };
 use tokio::time::Instant;
 
+use super::proved::aborted;
 use super::route::{operation, path};
-use super::{DataProxy, Member, READ_GRACE, WRITE_GRACE, errors};
+use super::{DataProxy, Member, READ_GRACE, WRITE_GRACE, errors, refuse_key};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
 use crate::error::{Code, SqlError, Verdict};
+use crate::proof::{CommitWatch, Fate, Proving};
 use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction, commits_by_itself};
 
 impl DataProxy {
@@ -22,6 +25,7 @@ impl DataProxy {
         scope: Scope,
     ) -> Result<Box<dyn Transaction>, SqlError> {
         self.refuse_unavailable(&begin.options)?;
+        refuse_key(&begin.options)?;
         let counted = Counted::enter(self)?;
         let is_write = begin.access == Access::ReadWrite;
         // Nothing can have been written by BEGIN itself, so it may be tried again; but one that will write is
@@ -45,6 +49,11 @@ impl DataProxy {
             reason: wanted.reason(),
             outer: scope.attempt.as_ref().and_then(Attempt::hold),
             carried: None,
+        };
+        let watch = self.watch(begin.access, &scope);
+        let scope = Scope {
+            proving: watch.clone().or(scope.proving),
+            ..scope
         };
         let scope = &scope;
         let work = |attempt: Attempt<Member>| {
@@ -82,6 +91,7 @@ impl DataProxy {
             is_write,
             epoch,
             is_kept: false,
+            watch,
             last_used: Instant::now(),
             _held: held,
             _counted: counted,
@@ -124,6 +134,8 @@ struct Pinned {
     epoch: u64,
     /// A statement was sent that commits by itself, or may: a rollback does not undo all of it.
     is_kept: bool,
+    /// Over its COMMIT.
+    watch: Option<Arc<Proving>>,
     last_used: Instant,
     _held: Leased<()>,
     _counted: Counted,
@@ -295,9 +307,23 @@ impl Pinned {
         let limit = self.limit(&self.options) + WRITE_GRACE;
         let ended = tokio::time::timeout(limit, inner.commit()).await;
         let result = ended.unwrap_or_else(|_| Err(commit_unanswered(limit)));
+        let result = match result {
+            Ok(answer) => Ok((answer, self.endpoint.clone())),
+            Err(error) => {
+                proxy.source().blame(&self.endpoint, error.failure());
+                let watch = self.watch.as_ref();
+                let ending = Ending {
+                    proxy: &proxy,
+                    watch: watch.and_then(|watch| watch.commit.as_ref()),
+                    endpoint: &self.endpoint,
+                    is_kept: self.is_kept,
+                };
+                ending.prove(error).await
+            }
+        };
         match result {
-            Ok(mut answer) => {
-                proxy.acknowledged(writing, &self.endpoint).await;
+            Ok((mut answer, endpoint)) => {
+                proxy.acknowledged(writing, &endpoint).await;
                 answer.meta.elapsed = account.settle(&Ended::Success);
                 let inner = answer.meta.endpoint.as_deref();
                 answer.meta.endpoint = Some(path(&self.endpoint, inner));
@@ -310,11 +336,39 @@ impl Pinned {
             Err(error) => {
                 writing.failed(error.sent());
                 account.settle(&Ended::Failure(error.failure()));
-                proxy.source().blame(&self.endpoint, error.failure());
                 let mut error = errors::outward(&self.endpoint, error);
                 error.detail_mut().correlation_id = Some(correlation_id);
                 Err(error)
             }
+        }
+    }
+}
+
+/// The COMMIT of a transaction that gave an error.
+struct Ending<'a> {
+    proxy: &'a DataProxy,
+    watch: Option<&'a CommitWatch>,
+    endpoint: &'a EndpointId,
+    is_kept: bool,
+}
+
+impl Ending<'_> {
+    /// What it came to by the proof, where there is one, and where that was found out.
+    async fn prove(self, error: SqlError) -> Result<(Answer, EndpointId), SqlError> {
+        let (Some(watch), Sent::Maybe) = (self.watch, error.sent()) else {
+            return Err(error);
+        };
+        let found = self.proxy.fate(watch, Some(self.endpoint)).await;
+        match found.fate {
+            Fate::Committed => {
+                let endpoint = found.endpoint.unwrap_or_else(|| self.endpoint.clone());
+                Ok((Answer::default(), endpoint))
+            }
+            Fate::Aborted { is_whole } => {
+                let error = aborted(Code::TransactionLost, is_whole && !self.is_kept);
+                Err(error.verdict(Verdict::LeaseLost))
+            }
+            Fate::Unknown => Err(error),
         }
     }
 }

@@ -7,13 +7,14 @@ use crate::database::{Answer, Database, Options};
 use crate::ddl::{create_entity, create_index, full_name};
 use crate::error::SqlError;
 
-use super::statement::run_script;
+use super::statement::{check, run_script};
 
 pub(super) async fn create<D: Database + ?Sized>(
     database: &D,
     entities: &[Entity],
     options: Options,
 ) -> Result<Answer, SqlError> {
+    check(&options)?;
     let mut statements: Vec<Arc<str>> = Vec::new();
     for entity in entities {
         let created = create_entity(database.dialect(), entity, &[])?;
@@ -27,6 +28,7 @@ pub(super) async fn drop<D: Database + ?Sized>(
     name: &str,
     options: Options,
 ) -> Result<Answer, SqlError> {
+    check(&options)?;
     let entity = super::catalog::entity(database, name, true).await?;
     let kind = if entity.is_view { "VIEW" } else { "TABLE" };
     let text = format!("DROP {kind} {}", full_name(database.dialect(), &entity));

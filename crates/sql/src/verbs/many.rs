@@ -77,6 +77,28 @@ where
         )
     }
 
+    /// Several groups as one request, whose answer can be kept beside its key.
+    async fn at_once(&self, groups: Vec<Group>) -> Result<Answer, SqlError> {
+        let step = |group: Group| {
+            let text = group.text;
+            let params = group.params.into_iter();
+            params.map(move |params| (Arc::clone(&text), params))
+        };
+        let steps = groups.into_iter().flat_map(step).collect();
+        let (name, options) = (Name::Static(self.name), self.options.clone());
+        let request = request(name, Work::Batch { steps }, Safety::Write, options);
+        self.whole(&request).await
+    }
+
+    /// One request that is all of it.
+    async fn whole(&self, request: &Request) -> Result<Answer, SqlError> {
+        let answer = self.database.collect(request, Scope::default()).await?;
+        if let Some(progress) = self.progress {
+            progress(self.count as u64, self.count as u64);
+        }
+        Ok(answer)
+    }
+
     /// Several groups: one after the other in a transaction of their own, which is run again from its
     /// beginning as often as the policy repeats a call.
     async fn in_steps(&self, groups: Vec<Group>) -> Result<Answer, SqlError> {
@@ -158,6 +180,9 @@ where
 {
     async fn call(&self, entity: Arc<Entity>) -> Result<Answer, SqlError> {
         let mut groups = self.groups(&entity)?;
+        if groups.len() > 1 && self.options.idempotency_key.is_some() {
+            return self.at_once(groups).await;
+        }
         if groups.len() > 1 {
             return self.in_steps(groups).await;
         }
@@ -168,10 +193,6 @@ where
             });
         };
         let request = self.request(group);
-        let answer = self.database.collect(&request, Scope::default()).await?;
-        if let Some(progress) = self.progress {
-            progress(self.count as u64, self.count as u64);
-        }
-        Ok(answer)
+        self.whole(&request).await
     }
 }

@@ -16,7 +16,7 @@ use crate::value::Value;
 
 use super::is_stale_schema;
 use super::many::ManyBy;
-use super::statement::{check, request};
+use super::statement::{check, check_keyed, request};
 
 /// Names of columns with their values.
 pub type Record = Vec<(String, Value)>;
@@ -263,7 +263,7 @@ pub(super) async fn insert<D: Database + ?Sized>(
     record: &Record,
     options: Options,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
+    check_keyed(database, &options)?;
     let by = WriteBy {
         database,
         name: "insert",
@@ -280,7 +280,7 @@ pub(super) async fn insert_many<D: Database + ?Sized>(
     options: Options,
     progress: Option<Progress<'_>>,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
+    check_keyed(database, &options)?;
     let by = ManyBy {
         database,
         name: "insert_many",
@@ -343,7 +343,7 @@ pub(super) async fn update<D: Database + ?Sized>(
     change: &Change,
     options: Options,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
+    check_keyed(database, &options)?;
     let by = WriteBy {
         database,
         name: "update",
@@ -360,7 +360,7 @@ pub(super) async fn update_many<D: Database + ?Sized>(
     options: Options,
     progress: Option<Progress<'_>>,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
+    check_keyed(database, &options)?;
     let by = ManyBy {
         database,
         name: "update_many",
@@ -397,7 +397,7 @@ pub(super) async fn delete<D: Database + ?Sized>(
     filters: &[Filter],
     options: Options,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
+    check_keyed(database, &options)?;
     let by = WriteBy {
         database,
         name: "delete",

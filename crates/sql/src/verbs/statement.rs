@@ -21,20 +21,34 @@ pub(super) fn not_available_yet(what: &str) -> SqlError {
     )
 }
 
+/// As [`check`], for verbs that may write under an idempotency key.
+pub(super) fn check_keyed<D: Database + ?Sized>(
+    database: &D,
+    options: &Options,
+) -> Result<(), SqlError> {
+    check_others(options)?;
+    match options.idempotency_key.is_some() && !database.takes_keys() {
+        false => Ok(()),
+        true => Err(SqlError::caller(
+            Code::IdempotencyUnavailable,
+            "this source keeps no table of idempotency keys",
+            "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
+        )),
+    }
+}
+
 /// Refuses options that this version cannot honour: ignoring them would be worse.
 pub(super) fn check(options: &Options) -> Result<(), SqlError> {
+    check_others(options)?;
+    crate::proxy::refuse_key(options)
+}
+
+fn check_others(options: &Options) -> Result<(), SqlError> {
     if options.cache != CacheUse::Off {
         return Err(not_available_yet("the cache"));
     }
     if options.ttl.is_some() {
         return Err(not_available_yet("the option ttl of the cache"));
-    }
-    if options.idempotency_key.is_some() {
-        return Err(SqlError::caller(
-            Code::IdempotencyUnavailable,
-            "this source keeps no table of idempotency keys",
-            "leave the key out, or declare the safety of the statement",
-        ));
     }
     if options.deadline == Some(Duration::ZERO) {
         return Err(SqlError::caller(
@@ -94,7 +108,6 @@ async fn prepare<D: Database + ?Sized>(
     params: Vec<Value>,
     options: Options,
 ) -> Result<(Request, Arc<Class>), SqlError> {
-    check(&options)?;
     let class = classify(database, sql).await;
     crate::plain::refuse_control(&class)?;
     let entity = match &class.delete_by {
@@ -152,6 +165,7 @@ pub(super) async fn run<D: Database + ?Sized>(
     params: Vec<Value>,
     options: Options,
 ) -> Result<Answer, SqlError> {
+    check_keyed(database, &options)?;
     let (request, class) = prepare(database, name, sql, params, options).await?;
     let result = database.collect(&request, Scope::default()).await;
     note_ddl(database, class.kind, result)
@@ -181,6 +195,7 @@ pub(super) async fn stream<D: Database + ?Sized>(
     params: Vec<Value>,
     options: Options,
 ) -> Result<RowStream, SqlError> {
+    check(&options)?;
     let (request, class) = prepare(database, "stream", sql, params, options).await?;
     if !request.safety.is_read() && request.options.safety.is_none() {
         return Err(SqlError::caller(
@@ -198,6 +213,7 @@ pub(super) async fn script<D: Database + ?Sized>(
     text: &str,
     options: Options,
 ) -> Result<Answer, SqlError> {
+    check_keyed(database, &options)?;
     let statements = split_script(database.dialect(), text);
     run_script(database, "script", statements, options).await
 }
@@ -208,7 +224,6 @@ pub(super) async fn run_script<D: Database + ?Sized>(
     statements: Vec<Arc<str>>,
     options: Options,
 ) -> Result<Answer, SqlError> {
-    check(&options)?;
     if statements.is_empty() {
         return Err(SqlError::caller(
             Code::BadRequest,

@@ -6,7 +6,7 @@ use mainstay_engine::Sent;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
     Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Column, Connection,
-    HandedOver, Isolation, Position, Probe, SqlError, Value,
+    HandedOver, Isolation, Lineage, Position, Probe, SqlError, Value,
 };
 
 use super::Session;
@@ -181,6 +181,10 @@ impl Connection for Session {
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
         within!(self, probe::probe(self))
+    }
+
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        within!(self, probe::lineage(self))
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

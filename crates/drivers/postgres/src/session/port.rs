@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
     Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Column, Connection,
-    HandedOver, Isolation, Position, Probe, SqlError, Value,
+    HandedOver, Isolation, Lineage, Position, Probe, SqlError, Value,
 };
 
 use super::{Open, Session};
@@ -158,6 +158,10 @@ impl Connection for Session {
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
         within!(self, probe::probe(self))
+    }
+
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        within!(self, probe::lineage(self))
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

@@ -56,7 +56,7 @@ pub(super) async fn explain_statement(
     Ok(Json(json!({
         "source": body.source,
         "statement": statement(&class, found, &options),
-        "refused": refusal(&class, &options).map(|error| json!({
+        "refused": refusal(&class, safety, &options, served.proxy().takes_keys()).map(|error| json!({
             "code": error.code().as_str(),
             "detail": error.failure().message,
             "hint": error.detail().hint,
@@ -85,7 +85,7 @@ fn statement(class: &Class, found: Safety, options: &Options) -> Value {
 }
 
 /// Why it would be refused before any endpoint is asked.
-fn refusal(class: &Class, options: &Options) -> Option<SqlError> {
+fn refusal(class: &Class, safety: Safety, options: &Options, takes_keys: bool) -> Option<SqlError> {
     if class.is_control() {
         return Some(SqlError::caller(
             Code::BadStatement,
@@ -93,13 +93,23 @@ fn refusal(class: &Class, options: &Options) -> Option<SqlError> {
             "use the transactions routes",
         ));
     }
-    options.idempotency_key.is_some().then(|| {
-        SqlError::caller(
-            Code::IdempotencyUnavailable,
+    options.idempotency_key.as_ref()?;
+    let (message, hint) = match (takes_keys, safety.is_read()) {
+        (false, _) => (
             "this source keeps no table of idempotency keys",
-            "leave the key out, or declare the safety of the statement",
-        )
-    })
+            "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
+        ),
+        (true, true) => (
+            "a read changes nothing, so an idempotency key has no use",
+            "leave the key out",
+        ),
+        (true, false) => return None,
+    };
+    Some(SqlError::caller(
+        Code::IdempotencyUnavailable,
+        message,
+        hint,
+    ))
 }
 
 /// Every endpoint, those that would be tried first, with what keeps the others out.

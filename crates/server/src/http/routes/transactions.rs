@@ -153,14 +153,26 @@ async fn run(
     Ok(result?)
 }
 
+/// A key in the header of a request that ends a transaction, or goes back in it.
+fn refuse_key(caller: &Caller) -> Result<(), Problem> {
+    match caller.options().idempotency_key {
+        Some(_) => Err(no_use_of_key()),
+        None => Ok(()),
+    }
+}
+
+fn no_use_of_key() -> Problem {
+    Problem::new(
+        "idempotency_unavailable",
+        "nothing in a transaction is repeated, so an idempotency key has no use there",
+        "leave the key out",
+    )
+}
+
 /// Keys and caches have no meaning inside a transaction.
 fn refuse_retries(options: &mainstay_sql::Options) -> Result<(), Problem> {
     if options.idempotency_key.is_some() {
-        return Err(Problem::new(
-            "idempotency_unavailable",
-            "nothing in a transaction is repeated, so an idempotency key has no use there",
-            "leave the key out",
-        ));
+        return Err(no_use_of_key());
     }
     if options.cache != mainstay_sql::CacheUse::Off || options.ttl.is_some() {
         return Err(Problem::new(
@@ -195,6 +207,7 @@ pub(super) async fn savepoint(
     caller: Caller,
     Body(body): Body<SavepointBody>,
 ) -> Answered {
+    refuse_key(&caller)?;
     let mut lent = app
         .transactions()
         .lend(&owner(&place, &caller), place.name("id")?)?;
@@ -210,6 +223,7 @@ pub(super) async fn savepoint(
 }
 
 pub(super) async fn commit(State(app): State<Arc<App>>, place: Place, caller: Caller) -> Answered {
+    refuse_key(&caller)?;
     let lent = app
         .transactions()
         .lend(&owner(&place, &caller), place.name("id")?)?;
@@ -222,6 +236,7 @@ pub(super) async fn rollback(
     place: Place,
     caller: Caller,
 ) -> Answered {
+    refuse_key(&caller)?;
     let lent = app
         .transactions()
         .lend(&owner(&place, &caller), place.name("id")?)?;

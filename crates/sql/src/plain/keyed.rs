@@ -1,0 +1,123 @@
+//! A write under an idempotency key: the key is claimed before it and the answer kept after it, in its own
+//! transaction.
+
+use super::limit::timeout;
+use crate::connection::Connection;
+use crate::database::{Answer, AnswerMax};
+use crate::error::{Code, SqlError};
+use crate::proof::{Keyed, recall, write_down};
+use crate::value::Value;
+use mainstay_engine::{Category, Failure, Sent};
+
+/// A key is claimed again after it turned out to be too old, or after its first owner rolled back.
+const CLAIMS_MAX: u32 = 3;
+
+/// Nothing of the caller's own work leaves by these statements.
+const NOT_HANDED_OVER: crate::connection::HandedOver<'static> = &|| ();
+
+/// What became of a claim.
+pub(super) enum Claim {
+    /// The key is new: the work may begin.
+    New,
+    /// The same request was carried out before, with this answer.
+    Known(Answer),
+}
+
+impl Keyed {
+    fn params(&self) -> [Value; 2] {
+        [
+            Value::Text(self.owner.clone()),
+            Value::Text(self.key.to_string()),
+        ]
+    }
+
+    /// Claims the key in the open transaction. Waits for another transaction that has it in hand.
+    pub(super) async fn claim(&self, connection: &mut dyn Connection) -> Result<Claim, SqlError> {
+        let [owner, key] = self.params();
+        let with_request = [
+            owner.clone(),
+            key.clone(),
+            Value::Bytes(self.request.clone()),
+        ];
+        for _ in 0..CLAIMS_MAX {
+            let claim = &self.table.claim;
+            let claimed = run(connection, claim, &with_request).await?;
+            if claimed.affected == Some(1) {
+                return Ok(Claim::New);
+            }
+            let its = [owner.clone(), key.clone()];
+            let found = run(connection, &self.table.look, &its).await?;
+            match found.rows.into_iter().next() {
+                Some(row) if !is_too_old(&row) => return self.known(&row).map(Claim::Known),
+                Some(_) => drop(run(connection, &self.table.expire, &its).await?),
+                None => {}
+            }
+        }
+        // Somebody else holds it again each time: their answer will be there soon.
+        let failure = Failure::new(
+            Category::Contention,
+            "other requests with the same idempotency key were in the way",
+        );
+        Err(SqlError::new(Code::Contention, failure.sent(Sent::No))
+            .hint("send it again with the same key"))
+    }
+
+    fn known(&self, row: &[Value]) -> Result<Answer, SqlError> {
+        let [request, answer, ..] = row else {
+            return Err(SqlError::internal("a kept answer has no columns"));
+        };
+        if *request != Value::Bytes(self.request.clone()) {
+            return Err(SqlError::caller(
+                Code::IdempotencyMismatch,
+                "the idempotency key was sent before with another request",
+                "use a new key for each request, and the same key only to send the same request again",
+            ));
+        }
+        let answer = match answer {
+            Value::Text(text) => recall(text),
+            _ => None,
+        };
+        let mut answer = answer.ok_or_else(|| {
+            let failure = Failure::new(
+                Category::Persistent,
+                "the request was carried out before, but what is kept of its answer cannot be read",
+            );
+            SqlError::new(Code::OutcomeUnknown, failure.sent(Sent::Maybe)).hint(
+                "look what is there; the table of idempotency keys was changed by somebody else",
+            )
+        })?;
+        answer.meta.replayed = true;
+        Ok(answer)
+    }
+
+    /// Keeps the answer in the open transaction.
+    pub(super) async fn keep(
+        &self,
+        connection: &mut dyn Connection,
+        answer: &Answer,
+    ) -> Result<(), SqlError> {
+        let text = write_down(answer, self.answer_max)?;
+        let [owner, key] = self.params();
+        let kept = [Value::Text(text), owner, key];
+        let stored = run(connection, &self.table.store, &kept).await?;
+        match stored.affected {
+            Some(1) => Ok(()),
+            _ => Err(timeout(Sent::YesUnprocessed).hint(
+                "the row of the idempotency key vanished while its request ran; send it again",
+            )),
+        }
+    }
+}
+
+fn is_too_old(row: &[Value]) -> bool {
+    row.get(2) == Some(&Value::I64(1))
+}
+
+async fn run(
+    connection: &mut dyn Connection,
+    text: &str,
+    params: &[Value],
+) -> Result<Answer, SqlError> {
+    let ran = connection.run(text, params, AnswerMax::default(), NOT_HANDED_OVER);
+    ran.await
+}

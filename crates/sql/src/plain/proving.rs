@@ -1,0 +1,417 @@
+//! Commits that can be found again: the mark before COMMIT, the look afterwards, and the tables of both proofs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mainstay_engine::{Attempt, Category, Sent};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::Plain;
+use super::limit::{HandOver, Judge, until};
+use super::statement::settle;
+use crate::connection::Connection;
+use crate::database::{Access, Answer, AnswerMax};
+use crate::dialect::Dialect;
+use crate::error::{Code, SqlError, Verdict};
+use crate::proof::{
+    CommitTable, CommitWatch, Fate, Lineage, Mark, ProofForm, Proving, Sign, Texts,
+};
+use crate::transaction::Begin;
+use crate::value::Value;
+
+/// One use of a table in so many is followed by a deletion of what is too old.
+const USES_A_SWEEP: u64 = 256;
+
+/// Deletions of one sweep, at most: more than the uses between two.
+const SWEEP_ROUNDS: u32 = 20;
+
+const SWEEP_MAX: Duration = Duration::from_secs(5);
+
+/// Between two questions for a transaction that is still under way.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+const XID: &str = "SELECT pg_current_xact_id_if_assigned()::text";
+const XID_STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
+/// Writes something that changes nothing, so that its commit waits for the standbys.
+const EMPTY_RECORD: &str = "SELECT pg_logical_emit_message(true, 'mainstay', 'commit proof')";
+
+/// Tables whose rows a rollback leaves, as far as this user sees them.
+const NOT_TRANSACTIONAL: &str = "SELECT COUNT(*) FROM information_schema.TABLES \
+     WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE NOT IN ('InnoDB', 'ROCKSDB', 'ndbcluster') \
+     AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
+
+/// Tables of proof at one endpoint.
+#[derive(Debug, Default)]
+pub(super) struct ProofTables {
+    /// Names of those that are there.
+    ready: Mutex<Vec<String>>,
+    uses: AtomicU64,
+}
+
+impl ProofTables {
+    fn is_ready(&self, name: &str) -> bool {
+        self.ready.lock().iter().any(|ready| ready == name)
+    }
+
+    fn note(&self, name: &str) {
+        let mut ready = self.ready.lock();
+        if !ready.iter().any(|known| known == name) {
+            ready.push(name.to_owned());
+        }
+    }
+
+    /// A statement may have said that a table is missing: perhaps one of these.
+    pub(super) fn doubt(&self, error: &SqlError) {
+        if may_be_missing(error) {
+            self.ready.lock().clear();
+        }
+    }
+}
+
+async fn ask(
+    connection: &mut dyn Connection,
+    text: &str,
+    params: &[Value],
+) -> Result<Answer, SqlError> {
+    let ran = connection.run(text, params, AnswerMax::default(), &|| ());
+    ran.await
+}
+
+fn first(answer: Answer) -> Value {
+    let row = answer.rows.into_iter().next();
+    row.and_then(|row| row.into_iter().next())
+        .unwrap_or(Value::Null)
+}
+
+/// Writes down, as the last thing before COMMIT, by what it can be found again.
+pub(super) async fn mark(
+    connection: &mut dyn Connection,
+    watch: &CommitWatch,
+    lineage: Lineage,
+) -> Result<(), SqlError> {
+    let sign = match watch.form {
+        ProofForm::Table => {
+            let token = Uuid::new_v4();
+            let inserted = insert(connection, &watch.table, token).await?;
+            if !inserted {
+                return Err(SqlError::internal("a random token was there already"));
+            }
+            Sign::Token(token, watch.table.clone())
+        }
+        ProofForm::Xid => match first(ask(connection, XID, &[]).await?) {
+            Value::Text(xid) => Sign::Xid(xid),
+            _ => Sign::Nothing,
+        },
+    };
+    watch.note(Mark { sign, lineage });
+    Ok(())
+}
+
+/// Whether the token is new.
+async fn insert(
+    connection: &mut dyn Connection,
+    table: &CommitTable,
+    token: Uuid,
+) -> Result<bool, SqlError> {
+    let token = Value::Bytes(bytes::Bytes::copy_from_slice(token.as_bytes()));
+    let inserted = ask(connection, &table.insert, &[token]).await?;
+    Ok(inserted.affected == Some(1))
+}
+
+/// What became of the commit with this mark, as one server tells it.
+struct Look<'a> {
+    mark: &'a Mark,
+    dialect: Dialect,
+}
+
+impl Look<'_> {
+    async fn on(&self, connection: &mut dyn Connection) -> Result<Fate, SqlError> {
+        let here = connection.lineage().await?;
+        match &self.mark.sign {
+            Sign::Nothing => Ok(Fate::Committed),
+            Sign::Token(token, table) => self.by_token(connection, *token, table, &here).await,
+            Sign::Xid(xid) => self.by_xid(connection, xid, &here).await,
+        }
+    }
+
+    /// Tries to write the same token: waits for the old transaction, and finds it there or not.
+    async fn by_token(
+        &self,
+        connection: &mut dyn Connection,
+        token: Uuid,
+        table: &CommitTable,
+        here: &Lineage,
+    ) -> Result<Fate, SqlError> {
+        connection.begin(&Begin::default()).await?;
+        let is_new = insert(connection, table, token).await?;
+        if !is_new && here.is_synchronous {
+            // What is there may be there alone: a later commit that another server has proves that it has the
+            // earlier one too.
+            insert(connection, table, Uuid::new_v4()).await?;
+            connection.commit(&|| ()).await?;
+        } else {
+            connection.rollback().await?;
+        }
+        let is_same_history = here.history == self.mark.lineage.history;
+        match is_new {
+            false => Ok(Fate::Committed),
+            // Another server has it only if the commit was acknowledged to nobody before another server had it.
+            true if !is_same_history && !self.mark.lineage.is_synchronous => Ok(Fate::Unknown),
+            true => self.aborted(connection).await,
+        }
+    }
+
+    /// Asks the server about the number of the transaction, which means something in one run of one server.
+    async fn by_xid(
+        &self,
+        connection: &mut dyn Connection,
+        xid: &str,
+        here: &Lineage,
+    ) -> Result<Fate, SqlError> {
+        let there = &self.mark.lineage;
+        if (&here.history, &here.run) != (&there.history, &there.run) {
+            return Ok(Fate::Unknown);
+        }
+        loop {
+            let params = [Value::Text(xid.to_owned())];
+            let status = first(ask(connection, XID_STATUS, &params).await?);
+            let Value::Text(status) = status else {
+                return Ok(Fate::Unknown);
+            };
+            match status.as_str() {
+                "in progress" => tokio::time::sleep(ASK_AGAIN).await,
+                "aborted" => return Ok(Fate::Aborted { is_whole: true }),
+                "committed" => break,
+                _ => return Ok(Fate::Unknown),
+            }
+        }
+        if here.is_synchronous {
+            ask(connection, EMPTY_RECORD, &[]).await?;
+        }
+        Ok(Fate::Committed)
+    }
+
+    async fn aborted(&self, connection: &mut dyn Connection) -> Result<Fate, SqlError> {
+        let is_whole = match self.dialect {
+            Dialect::MySql => {
+                let left = first(ask(connection, NOT_TRANSACTIONAL, &[]).await?);
+                matches!(left, Value::I64(0) | Value::U64(0))
+            }
+            Dialect::Sqlite | Dialect::Postgres => true,
+        };
+        Ok(Fate::Aborted { is_whole })
+    }
+}
+
+impl Plain {
+    /// One look at this endpoint.
+    pub(super) async fn look(&self, mark: &Mark, limit: Duration) -> Result<Fate, SqlError> {
+        let ends_at = Instant::now().checked_add(limit);
+        let look = Look {
+            mark,
+            dialect: self.shared.dialect,
+        };
+        let mut lease = self.lease(Access::ReadWrite, ends_at, None).await?;
+        let handed = HandOver::new(None);
+        handed.tell();
+        let cancel = lease.canceller();
+        lease.set_active(true);
+        let ended = until(ends_at, Some(cancel), || true, look.on(lease.as_mut())).await;
+        let has_failed = !matches!(&ended, super::limit::Ended::InTime(Ok(_)));
+        let result = settle(&mut lease, ended, &Judge::read(), &handed);
+        if has_failed {
+            // A transaction may be open: the clean-up rolls it back.
+            lease.set_active(true);
+        }
+        result
+    }
+
+    /// What a proof needs before its transaction begins.
+    pub(super) async fn prepare_proof(
+        &self,
+        proving: &Proving,
+        ends_at: Option<Instant>,
+        attempt: Option<&Attempt>,
+    ) -> Result<(), SqlError> {
+        if let Some(key) = &proving.key {
+            let made = self.ensure(&key.table.texts, ends_at, attempt).await;
+            made.map_err(|mut error| {
+                if is_ours_to_mend(&error) {
+                    error.detail_mut().code = Code::IdempotencyUnavailable;
+                }
+                error
+            })?;
+        }
+        match &proving.commit {
+            Some(watch) if watch.form == ProofForm::Table => {
+                self.ensure(&watch.table.texts, ends_at, attempt).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the end of a transaction with a proof means.
+    pub(super) fn proved<T>(
+        &self,
+        proving: &Proving,
+        result: Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let is_marked = proving
+            .commit
+            .as_ref()
+            .is_some_and(|watch| watch.mark().is_some());
+        match result {
+            Ok(value) => {
+                if let Some(key) = &proving.key {
+                    self.used(&key.table.texts);
+                }
+                if let Some(watch) = &proving.commit
+                    && watch.form == ProofForm::Table
+                {
+                    self.used(&watch.table.texts);
+                }
+                Ok(value)
+            }
+            Err(error) if is_marked && error.sent() == Sent::Maybe => {
+                Err(error.verdict(Verdict::CommitLost))
+            }
+            Err(error) => {
+                if let Some(watch) = &proving.commit {
+                    watch.forget();
+                }
+                self.shared.proof_tables.doubt(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sees to it that a table of proof is there. Errors have `sent: no`: nothing of the caller's work has left.
+    pub(super) async fn ensure(
+        &self,
+        texts: &Texts,
+        ends_at: Option<Instant>,
+        attempt: Option<&Attempt>,
+    ) -> Result<(), SqlError> {
+        if self.shared.proof_tables.is_ready(&texts.name) {
+            return Ok(());
+        }
+        let made = Box::pin(self.make(texts, ends_at, attempt)).await;
+        made.map_err(|mut error| {
+            error.detail_mut().failure.sent = Sent::No;
+            error
+        })?;
+        self.shared.proof_tables.note(&texts.name);
+        Ok(())
+    }
+
+    async fn make(
+        &self,
+        texts: &Texts,
+        ends_at: Option<Instant>,
+        attempt: Option<&Attempt>,
+    ) -> Result<(), SqlError> {
+        let mut lease = self.lease(Access::ReadWrite, ends_at, attempt).await?;
+        let handed = HandOver::new(None);
+        handed.tell();
+        lease.set_active(true);
+        let work = make_table(lease.as_mut(), texts);
+        let ended = until(ends_at, None, || false, work).await;
+        settle(&mut lease, ended, &Judge::read(), &handed)
+    }
+
+    /// A row was written: now and then what is too old is deleted, beside the calls.
+    pub(super) fn used(&self, texts: &Texts) {
+        let uses = self
+            .shared
+            .proof_tables
+            .uses
+            .fetch_add(1, Ordering::Relaxed);
+        if !uses.is_multiple_of(USES_A_SWEEP) {
+            return;
+        }
+        let (plain, text) = (self.clone(), texts.sweep.clone());
+        let sweeping = async move {
+            if let Err(problem) = plain.sweep(&text).await {
+                tracing::debug!(%problem, "old rows of a table of proof were not deleted");
+            }
+        };
+        self.shared.tasks.spawn_bounded(SWEEP_MAX, sweeping);
+    }
+
+    async fn sweep(&self, text: &str) -> Result<(), SqlError> {
+        let ends_at = Instant::now().checked_add(SWEEP_MAX);
+        for _ in 0..SWEEP_ROUNDS {
+            let mut lease = self.lease(Access::ReadWrite, ends_at, None).await?;
+            let handed = HandOver::new(None);
+            handed.tell();
+            let cancel = lease.canceller();
+            lease.set_active(true);
+            let ended = until(
+                ends_at,
+                Some(cancel),
+                || true,
+                ask(lease.as_mut(), text, &[]),
+            )
+            .await;
+            let swept = settle(&mut lease, ended, &Judge::read(), &handed)?;
+            if swept.affected.unwrap_or(0) < Texts::sweep_rows() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn make_table(connection: &mut dyn Connection, texts: &Texts) -> Result<(), SqlError> {
+    match ask(connection, &texts.exists, &[]).await {
+        Ok(_) => return Ok(()),
+        Err(error) if may_be_missing(&error) => {}
+        Err(error) => return Err(error),
+    }
+    for text in &texts.create {
+        let Err(error) = ask(connection, text, &[]).await else {
+            continue;
+        };
+        if connection.is_closed() {
+            return Err(error);
+        }
+        // Somebody else may have made it at the same time.
+        return match ask(connection, &texts.exists, &[]).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(not_made(texts, error)),
+        };
+    }
+    Ok(())
+}
+
+/// Says what to do where the table can only be made by somebody else.
+fn not_made(texts: &Texts, mut error: SqlError) -> SqlError {
+    if !is_ours_to_mend(&error) {
+        return error;
+    }
+    let failure = &mut error.detail_mut().failure;
+    failure.message = format!(
+        "the table {} is missing and could not be made: {}",
+        texts.name, failure.message
+    )
+    .into();
+    error.place("table", texts.name.clone()).hint(format!(
+        "have it made by somebody who may, with the rights to read and change it: {}",
+        texts.script()
+    ))
+}
+
+/// SQLite has no code of its own for a missing table.
+fn may_be_missing(error: &SqlError) -> bool {
+    matches!(error.code(), Code::UnknownEntity | Code::BadStatement)
+}
+
+/// Not for a while, but until somebody changes something.
+fn is_ours_to_mend(error: &SqlError) -> bool {
+    matches!(
+        error.failure().category,
+        Category::Auth | Category::Persistent
+    )
+}

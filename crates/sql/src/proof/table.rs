@@ -1,0 +1,304 @@
+//! The tables of proof, and every statement on them, in each database's words.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::dialect::Dialect;
+
+/// Names of tables are no longer than this, so that the name of the index fits too.
+pub const TABLE_NAME_MAX: usize = 58;
+
+/// Rows that one deletion takes at most.
+const SWEEP_ROWS: u32 = 1000;
+
+/// A token is needed for as long as it takes to find out what became of its commit, which is minutes; the rest
+/// is for clocks that differ.
+const TOKEN_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// The name of a table, with its schema where one is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName {
+    schema: Option<String>,
+    name: String,
+}
+
+impl TableName {
+    /// `name` or `schema.name`; `None`: a part is empty, longer than [`TABLE_NAME_MAX`], or has something else in it
+    /// than letters, digits and underscores.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_name = |part: &str| {
+            let fits = |c: char| c.is_alphanumeric() || c == '_';
+            !part.is_empty() && part.len() <= TABLE_NAME_MAX && part.chars().all(fits)
+        };
+        let (schema, name) = match text.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, text),
+        };
+        let is_whole = is_name(name) && schema.is_none_or(is_name);
+        is_whole.then(|| TableName {
+            schema: schema.map(str::to_owned),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The table of tokens where none is named: `mainstay_commits`.
+    pub fn commits() -> Self {
+        TableName {
+            schema: None,
+            name: "mainstay_commits".to_owned(),
+        }
+    }
+
+    fn quoted(&self, dialect: Dialect) -> String {
+        match &self.schema {
+            Some(schema) => format!("{}.{}", dialect.quote(schema), dialect.quote(&self.name)),
+            None => dialect.quote(&self.name),
+        }
+    }
+
+    /// The name of the index over the age of its rows, as it is written where the index is made.
+    fn index(&self, dialect: Dialect) -> String {
+        let name = dialect.quote(&format!("{}_at", self.name));
+        match (&self.schema, dialect) {
+            // The index of SQLite names the schema, the table does not.
+            (Some(schema), Dialect::Sqlite) => format!("{}.{name}", dialect.quote(schema)),
+            _ => name,
+        }
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.schema {
+            Some(schema) => write!(f, "{schema}.{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What both tables have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Texts {
+    /// For readers.
+    pub(crate) name: String,
+    /// Gives no row, or an error where the table is missing.
+    pub(crate) exists: String,
+    /// Makes it.
+    pub(crate) create: Vec<String>,
+    /// Deletes some rows that are too old.
+    pub(crate) sweep: String,
+}
+
+/// The table of idempotency keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyTable {
+    pub(crate) texts: Texts,
+    /// Owner, key, request: changes a row if the key is new. Waits for a transaction that has it in hand.
+    pub(crate) claim: String,
+    /// Owner, key: request, answer, whether it is too old.
+    pub(crate) look: String,
+    /// Owner, key: deletes it if it is too old.
+    pub(crate) expire: String,
+    /// Answer, owner, key.
+    pub(crate) store: String,
+}
+
+/// The table of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommitTable {
+    pub(crate) texts: Texts,
+    /// Token: changes a row if it is new. Waits for a transaction that has it in hand.
+    pub(crate) insert: String,
+}
+
+/// Whether a row is older than so much, by the clock of the server.
+fn is_older(dialect: Dialect, age: Duration) -> String {
+    let (at, age) = (dialect.quote("at"), age.as_secs());
+    match dialect {
+        Dialect::Postgres => format!("{at} < now() - interval '{age} seconds'"),
+        Dialect::MySql => format!("{at} < NOW(6) - INTERVAL {age} SECOND"),
+        Dialect::Sqlite => format!("{at} < unixepoch() - {age}"),
+    }
+}
+
+/// The column of the age.
+fn at(dialect: Dialect) -> String {
+    let at = dialect.quote("at");
+    match dialect {
+        Dialect::Postgres => format!("{at} timestamptz NOT NULL DEFAULT now()"),
+        Dialect::MySql => format!("{at} TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"),
+        Dialect::Sqlite => format!("{at} INTEGER NOT NULL DEFAULT (unixepoch())"),
+    }
+}
+
+impl Texts {
+    fn new(
+        dialect: Dialect,
+        name: &TableName,
+        (columns, key): (&str, &str),
+        keep: Duration,
+    ) -> Self {
+        let table = name.quoted(dialect);
+        let (at_column, at_name) = (at(dialect), dialect.quote("at"));
+        let index = name.index(dialect);
+        let head = format!(
+            "CREATE TABLE IF NOT EXISTS {table} ({columns}, {at_column}, PRIMARY KEY ({key})"
+        );
+        let create = match dialect {
+            Dialect::MySql => vec![format!("{head}, KEY {index} ({at_name})) ENGINE = InnoDB")],
+            _ => {
+                let of = match dialect {
+                    Dialect::Sqlite => dialect.quote(&name.name),
+                    _ => table.clone(),
+                };
+                let index = format!("CREATE INDEX IF NOT EXISTS {index} ON {of} ({at_name})");
+                vec![format!("{head})"), index]
+            }
+        };
+        let old = is_older(dialect, keep);
+        let sweep = match dialect {
+            Dialect::Postgres => format!(
+                "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {old} ORDER BY {at_name} LIMIT {SWEEP_ROWS}))"
+            ),
+            Dialect::MySql => {
+                format!("DELETE FROM {table} WHERE {old} ORDER BY {at_name} LIMIT {SWEEP_ROWS}")
+            }
+            Dialect::Sqlite => format!(
+                "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {old} LIMIT {SWEEP_ROWS})"
+            ),
+        };
+        Texts {
+            name: name.to_string(),
+            exists: format!("SELECT 1 FROM {table} WHERE 1 = 0"),
+            create,
+            sweep,
+        }
+    }
+
+    /// The statements that make it, to be run by hand.
+    pub(crate) fn script(&self) -> String {
+        let mut script = self.create.join("; ");
+        script.push(';');
+        script
+    }
+
+    /// Rows that one sweep deletes at most.
+    pub(crate) fn sweep_rows() -> u64 {
+        u64::from(SWEEP_ROWS)
+    }
+}
+
+/// INSERT that changes nothing where the key is there.
+fn insert_new(dialect: Dialect, table: &str, columns: &[&str], key: &str) -> String {
+    let names = columns.join(", ");
+    let values: Vec<String> = (1..=columns.len())
+        .map(|number| dialect.placeholder(number))
+        .collect();
+    let values = values.join(", ");
+    match dialect {
+        Dialect::MySql => format!("INSERT IGNORE INTO {table} ({names}) VALUES ({values})"),
+        _ => format!(
+            "INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT ({key}) DO NOTHING"
+        ),
+    }
+}
+
+impl KeyTable {
+    pub(crate) fn new(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
+        let table = name.quoted(dialect);
+        let key = "owner, idempotency_key";
+        let columns = match dialect {
+            Dialect::Postgres => {
+                "owner text NOT NULL, idempotency_key text NOT NULL, request bytea NOT NULL, answer text"
+            }
+            // Binary: keys that differ in case are different keys.
+            Dialect::MySql => {
+                "owner VARBINARY(256) NOT NULL, idempotency_key VARBINARY(256) NOT NULL, request VARBINARY(32) NOT NULL, answer LONGTEXT CHARACTER SET utf8mb4"
+            }
+            Dialect::Sqlite => {
+                "owner TEXT NOT NULL, idempotency_key TEXT NOT NULL, request BLOB NOT NULL, answer TEXT"
+            }
+        };
+        let one = |number| dialect.placeholder(number);
+        let is_it = |first| {
+            let (owner, key) = (one(first), one(first + 1));
+            format!("owner = {owner} AND idempotency_key = {key}")
+        };
+        let old = is_older(dialect, keep);
+        KeyTable {
+            texts: Texts::new(dialect, name, (columns, key), keep),
+            claim: insert_new(
+                dialect,
+                &table,
+                &["owner", "idempotency_key", "request"],
+                key,
+            ),
+            look: format!(
+                "SELECT request, answer, CASE WHEN {old} THEN 1 ELSE 0 END FROM {table} WHERE {}",
+                is_it(1)
+            ),
+            expire: format!("DELETE FROM {table} WHERE {} AND {old}", is_it(1)),
+            store: format!("UPDATE {table} SET answer = {} WHERE {}", one(1), is_it(2)),
+        }
+    }
+}
+
+impl CommitTable {
+    pub(crate) fn new(dialect: Dialect, name: &TableName) -> Self {
+        let columns = match dialect {
+            Dialect::Postgres => "token bytea NOT NULL",
+            Dialect::MySql => "token BINARY(16) NOT NULL",
+            Dialect::Sqlite => "token BLOB NOT NULL",
+        };
+        CommitTable {
+            texts: Texts::new(dialect, name, (columns, "token"), TOKEN_KEPT),
+            insert: insert_new(dialect, &name.quoted(dialect), &["token"], "token"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tables_have_one_or_two_plain_parts() {
+        for (text, shown) in [
+            ("keys", "\"keys\""),
+            ("app.keys", "\"app\".\"keys\""),
+            ("Schlüssel_2", "\"Schlüssel_2\""),
+        ] {
+            let name = TableName::parse(text).unwrap();
+            assert_eq!(name.quoted(Dialect::Postgres), shown);
+            assert_eq!(name.to_string(), text);
+        }
+        let long = "x".repeat(TABLE_NAME_MAX + 1);
+        for text in [
+            "", ".", "a.", ".a", "a.b.c", "a b", "a\"b", "a;b", "a\0", &long,
+        ] {
+            assert_eq!(TableName::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_database_gets_its_own_words() {
+        let name = TableName::parse("app.k").unwrap();
+        let keep = Duration::from_secs(60);
+        let sqlite = KeyTable::new(Dialect::Sqlite, &name, keep);
+        assert_eq!(
+            sqlite.texts.create[1],
+            "CREATE INDEX IF NOT EXISTS \"app\".\"k_at\" ON \"k\" (\"at\")"
+        );
+        let mysql = KeyTable::new(Dialect::MySql, &name, keep);
+        assert_eq!(
+            mysql.store,
+            "UPDATE `app`.`k` SET answer = ? WHERE owner = ? AND idempotency_key = ?"
+        );
+        let postgres = CommitTable::new(Dialect::Postgres, &name);
+        assert_eq!(
+            postgres.insert,
+            "INSERT INTO \"app\".\"k\" (token) VALUES ($1) ON CONFLICT (token) DO NOTHING"
+        );
+        assert!(postgres.texts.script().ends_with("(\"at\");"));
+    }
+}

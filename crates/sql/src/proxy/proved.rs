@@ -1,0 +1,334 @@
+//! What became of a COMMIT whose answer was lost: asked of whoever is primary, until it is known or the time for
+//! it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::endpoint::Placed;
+use mainstay_engine::event::EventKind;
+use mainstay_engine::rejection::{CallErrorParts, Carried};
+use mainstay_engine::{CallErrorKind, Category, EndpointId, Failure, Operation, Sent};
+use tokio::time::Instant;
+
+use super::run::answer;
+use super::{DataProxy, Member};
+use crate::database::{Access, Answer, Request, Scope, Work};
+use crate::dialect::Dialect;
+use crate::error::{Code, SqlError, Verdict};
+use crate::proof::{CommitWatch, Commits, Fate, Mark, Proving, Sign};
+use crate::transaction::commits_by_itself;
+
+/// One look takes no longer, so that a primary that was lost meanwhile is not asked for ever.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// How much longer an endpoint may take to end a look that is cut.
+const LOOK_GRACE: Duration = Duration::from_millis(400);
+
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// What was found out, and where.
+pub(super) struct Found {
+    pub(super) fate: Fate,
+    pub(super) endpoint: Option<EndpointId>,
+}
+
+/// A lost COMMIT of a request.
+struct Lost {
+    error: SqlError,
+    /// `None`: the account of its call is closed already.
+    carried: Option<Carried>,
+}
+
+/// What follows once its fate is known.
+enum Next {
+    Done(Answer),
+    Fails(SqlError),
+    Again(Carried),
+}
+
+impl DataProxy {
+    /// Whether a request goes the way with a proof.
+    pub(super) fn is_proven(&self, request: &Request, scope: &Scope) -> bool {
+        // The outermost proxy sees to it.
+        if scope.proving.is_some() {
+            return false;
+        }
+        request.options.idempotency_key.is_some() || self.is_watched(request)
+    }
+
+    pub(super) async fn run_proven(
+        &self,
+        request: &Request,
+        scope: Scope,
+    ) -> Result<Answer, SqlError> {
+        match request.options.idempotency_key.is_some() {
+            true => self.run_keyed(request, scope).await,
+            false => self.run_watched(request, scope).await,
+        }
+    }
+
+    fn commits(&self) -> Option<&Commits> {
+        self.shared.proofs.as_ref()?.commits.as_ref()
+    }
+
+    /// Whether its commit is to be proven: every batch, and a single statement that only changes rows. Others
+    /// cannot run in a transaction.
+    fn is_watched(&self, request: &Request) -> bool {
+        if request.access == Access::ReadOnly || self.commits().is_none() {
+            return false;
+        }
+        match &request.work {
+            Work::Statement { text, .. } => self.shared.schema.classify(text).is_single_dml,
+            Work::Many { .. } | Work::Batch { .. } | Work::Script { .. } => true,
+        }
+    }
+
+    /// A watch over one transaction, where there is to be one.
+    pub(super) fn watch(&self, access: Access, scope: &Scope) -> Option<Arc<Proving>> {
+        let commits = self.commits()?;
+        if access == Access::ReadOnly || scope.proving.is_some() {
+            return None;
+        }
+        let watch = CommitWatch::new(commits.form, Arc::clone(&commits.table));
+        Some(Arc::new(Proving {
+            key: None,
+            commit: Some(watch),
+        }))
+    }
+
+    /// Runs a request that is a transaction of its own. One whose COMMIT provably did not take place is run again,
+    /// as often as the policy repeats a call.
+    async fn run_watched(&self, request: &Request, scope: Scope) -> Result<Answer, SqlError> {
+        let proving = self.watch(request.access, &scope);
+        let scope = Scope { proving, ..scope };
+        let Some(watch) = scope.proving.as_ref().and_then(|it| it.commit.as_ref()) else {
+            return Err(SqlError::internal("a commit is proven that nobody watches"));
+        };
+        let (mut request, mut carried) = (request.clone(), None);
+        let deadline = request.options.deadline;
+        let ends_at = deadline.and_then(|limit| Instant::now().checked_add(limit));
+        let mut runs_left = self.source().snapshot().policy.retry.attempts_max;
+        loop {
+            runs_left = runs_left.saturating_sub(1);
+            let ran = self.run_once(&request, request.safety, &scope, carried.take());
+            let error = match ran.await {
+                Ok(done) => return Ok(answer(done)),
+                Err(error) => error,
+            };
+            let operation = self.operation(&request, request.safety, &scope);
+            let lost = self.lost(error.into_parts(), &operation, &request, watch)?;
+            let next = self.settle(lost, &operation, &request, watch).await;
+            let left = ends_at.map(|end| end.saturating_duration_since(Instant::now()));
+            carried = match next {
+                Next::Done(answer) => return Ok(answer),
+                Next::Fails(error) => return Err(error),
+                Next::Again(open) if runs_left > 0 && left != Some(Duration::ZERO) => Some(open),
+                Next::Again(open) => {
+                    let error = aborted(Code::AttemptsFailed, true);
+                    self.source()
+                        .settle_carried(&operation, open, error.failure());
+                    return Err(error);
+                }
+            };
+            request.options.deadline = left.or(request.options.deadline);
+        }
+    }
+
+    /// The COMMIT that a call has lost; any other end is its error.
+    fn lost(
+        &self,
+        parts: CallErrorParts<SqlError>,
+        operation: &Operation,
+        request: &Request,
+        watch: &CommitWatch,
+    ) -> Result<Lost, SqlError> {
+        match parts.kind {
+            CallErrorKind::Redirected { error, carried }
+                if error.detail().verdict == Verdict::CommitLost =>
+            {
+                let carried = Some(carried);
+                return Ok(Lost { error, carried });
+            }
+            _ => {}
+        }
+        let error = self.failed(parts, operation, request.access, request.safety);
+        match (error.sent(), watch.mark()) {
+            // Cut while COMMIT was under way, as when the endpoint goes down.
+            (Sent::Maybe, Some(_)) => Ok(Lost {
+                error,
+                carried: None,
+            }),
+            // Cut before, and none was ever sent: what there was of it is rolled back. MySQL may keep some.
+            (Sent::Maybe, None) if !watch.was_sent() && self.shared.dialect != Dialect::MySql => {
+                Err(never_committed(error))
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Finds out and closes the account, unless the call goes on.
+    async fn settle(
+        &self,
+        lost: Lost,
+        operation: &Operation,
+        request: &Request,
+        watch: &CommitWatch,
+    ) -> Next {
+        let Lost { mut error, carried } = lost;
+        let endpoint = endpoint_of(&error);
+        if let (Some(_), Some(endpoint)) = (&carried, &endpoint) {
+            self.source().blame(endpoint, error.failure());
+        }
+        let found = self.fate(watch, endpoint.as_ref()).await;
+        let shared = &self.shared;
+        let keeps = || commits_by_itself(shared.dialect, &shared.schema, &request.work);
+        match (found.fate, carried) {
+            (Fate::Committed, carried) => {
+                let mut answer = watch.take_answer().unwrap_or_default();
+                answer.meta.cache = "off";
+                answer.meta.policy_version = self.source().snapshot().policy.version;
+                answer.meta.correlation_id = error.detail().correlation_id;
+                let endpoint = found.endpoint.or(endpoint).unwrap_or_default();
+                answer.meta.endpoint = Some(endpoint.clone());
+                if let Some(carried) = carried {
+                    let settled = self
+                        .source()
+                        .settle_carried_success(operation, carried, endpoint);
+                    answer.meta.elapsed = settled.elapsed;
+                    answer.meta.attempts = settled.attempts;
+                    answer.meta.correlation_id = Some(settled.correlation_id);
+                }
+                return Next::Done(answer);
+            }
+            (Fate::Aborted { is_whole }, carried) => {
+                error = aborted(Code::AttemptsFailed, is_whole && !keeps());
+                match carried {
+                    Some(carried) if error.sent() != Sent::Maybe => return Next::Again(carried),
+                    Some(carried) => {
+                        self.source()
+                            .settle_carried(operation, carried, error.failure());
+                    }
+                    None => {}
+                }
+            }
+            (Fate::Unknown, Some(carried)) => {
+                self.source()
+                    .settle_carried(operation, carried, error.failure());
+            }
+            (Fate::Unknown, None) => {}
+        }
+        error.detail_mut().failure.generation = None;
+        Next::Fails(error)
+    }
+
+    /// What became of the watched COMMIT.
+    pub(super) async fn fate(&self, watch: &CommitWatch, ran_on: Option<&EndpointId>) -> Found {
+        let unknown = Found {
+            fate: Fate::Unknown,
+            endpoint: None,
+        };
+        let (Some(mark), Some(commits)) = (watch.mark(), self.commits()) else {
+            return unknown;
+        };
+        let mut found = self.find_out(&mark, ran_on, commits.wait).await;
+        match found.fate {
+            // Of several COMMITs one did not take place: the others may have.
+            Fate::Aborted { .. } if !watch.is_only() => found = unknown,
+            Fate::Aborted { .. } => watch.forget(),
+            _ => {}
+        }
+        self.source().publish(EventKind::CommitProven {
+            endpoint: found.endpoint.clone(),
+            fate: found.fate.as_str(),
+        });
+        found
+    }
+
+    /// Asks whoever is primary until it is known, at most for `limit`.
+    pub(super) async fn find_out(
+        &self,
+        mark: &Mark,
+        ran_on: Option<&EndpointId>,
+        limit: Duration,
+    ) -> Found {
+        let mut found = Found {
+            fate: Fate::Unknown,
+            endpoint: ran_on.cloned(),
+        };
+        if mark.sign == Sign::Nothing {
+            found.fate = Fate::Committed;
+            return found;
+        }
+        let end = Instant::now() + limit;
+        let mut pause = PAUSE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return found;
+            }
+            if let Some((endpoint, member)) = self.who_knows(ran_on) {
+                let limit = left.min(LOOK_MAX);
+                let look = tokio::time::timeout(limit + LOOK_GRACE, member.prove(mark, limit));
+                if let Ok(Ok(fate)) = look.await {
+                    found.fate = fate;
+                    found.endpoint = Some(endpoint);
+                    return found;
+                }
+            }
+            // It is gone, or not primary any more: who is now?
+            self.source().urge();
+            tokio::time::sleep(pause.min(left)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The primary; of endpoints that are all alike the one that it ran on.
+    fn who_knows(&self, ran_on: Option<&EndpointId>) -> Option<(EndpointId, Member)> {
+        let snapshot = self.source().snapshot();
+        let placed: Option<&Placed<Member>> = match (snapshot.has_roles(), ran_on) {
+            (true, _) => snapshot.primary(),
+            (false, Some(id)) => snapshot.endpoint(id.as_str()),
+            (false, None) => match snapshot.endpoints.as_slice() {
+                [only] => Some(only),
+                _ => None,
+            },
+        };
+        placed.map(|placed| (placed.endpoint.id.clone(), Arc::clone(&placed.member)))
+    }
+}
+
+/// The endpoint of this source that an error came from.
+fn endpoint_of(error: &SqlError) -> Option<EndpointId> {
+    let path = error.detail().endpoint.as_deref()?;
+    path.split('/').next().map(EndpointId::from)
+}
+
+/// A transaction that was given up before its COMMIT.
+fn never_committed(mut error: SqlError) -> SqlError {
+    let detail = error.detail_mut();
+    detail.code = match detail.failure.category {
+        Category::Timeout => Code::DeadlineExceeded,
+        _ => Code::AttemptsFailed,
+    };
+    detail.failure.sent = Sent::YesUnprocessed;
+    error.hint("no COMMIT was sent, so nothing was changed; send it again, or give it more time")
+}
+
+/// A COMMIT that did not take place. `is_whole`: nothing is left of the transaction.
+pub(super) fn aborted(code: Code, is_whole: bool) -> SqlError {
+    let (message, sent, hint) = match is_whole {
+        true => (
+            "the answer to COMMIT was lost, and the proof shows that it did not take place: nothing was changed",
+            Sent::YesUnprocessed,
+            "send it again",
+        ),
+        false => (
+            "the answer to COMMIT was lost, and the proof shows that it did not take place; what statements of it committed by themselves, or wrote into tables without transactions, is there to stay",
+            Sent::Maybe,
+            "look what is there before you send it again",
+        ),
+    };
+    let failure = Failure::new(Category::Transient, message).sent(sent);
+    SqlError::new(code, failure).hint(hint)
+}

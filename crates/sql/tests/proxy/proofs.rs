@@ -1,0 +1,214 @@
+//! What the proof of a commit does to the account of its call, and that calls without one are left alone.
+
+use std::sync::Arc;
+
+use mainstay_engine::event::Received;
+use mainstay_engine::tasks::Tasks;
+use mainstay_engine::{CallOutcome, Chance, EndpointSpec, EventKind, Policy, Role, Sent};
+use mainstay_sql::{
+    Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Options, Plain,
+    ProofForm, Scope, TableName, Verbs,
+};
+use mainstay_testkit::scripted::reply::connection_lost;
+use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
+
+const SCRIPT: &str = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)";
+
+struct Bench {
+    driver: ScriptedDriver,
+    proxy: DataProxy,
+}
+
+fn bench(proof: Option<CommitProof>, keys: bool) -> Bench {
+    let driver = ScriptedDriver::new(Dialect::Postgres);
+    let mut settings = super::settings();
+    settings.retry.attempts_max = 2;
+    settings.circuit.failures = 0;
+    let policy = Policy::new(settings).unwrap();
+    let shared = Arc::new(driver.clone());
+    let plain = Plain::new(shared, &policy, Tasks::new(), Chance::seeded(1));
+    let member: Arc<dyn Database> = Arc::new(plain);
+    let mut builder = DataProxy::builder("s", policy)
+        .endpoint(EndpointSpec::new("a", member).role(Role::Primary));
+    if let Some(proof) = proof {
+        builder = builder.commit_proof(proof);
+    }
+    if keys {
+        builder = builder.idempotency(IdempotencyTable::new(TableName::parse("k").unwrap()));
+    }
+    let proxy = builder.build().unwrap();
+    proxy.source().keep_recent_audit();
+    Bench { driver, proxy }
+}
+
+fn by_table() -> Option<CommitProof> {
+    Some(CommitProof::new(ProofForm::Table))
+}
+
+impl Bench {
+    fn calls(&self, what: Point) -> Vec<String> {
+        let log = self.driver.log();
+        log.into_iter()
+            .filter_map(|happened| match happened {
+                Happened::Called(_, point, text) if point == what => Some(text),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// One entry, one count, with this end and so many attempts.
+    fn check_account(&self, outcome: CallOutcome, attempts: usize) {
+        let source = self.proxy.source();
+        assert_eq!(source.counts().read().calls, 1);
+        let entries = source.recent_audit().last(10, |_| true);
+        let ends: Vec<_> = entries.iter().map(|entry| entry.outcome).collect();
+        assert_eq!(ends, [outcome]);
+        assert_eq!(entries[0].attempts.len(), attempts);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_without_a_proof_send_what_they_always_sent() {
+    for keys in [false, true] {
+        let bench = bench(None, keys);
+        let proxy = &bench.proxy;
+        let insert = "INSERT INTO t VALUES (1)";
+        proxy
+            .execute(insert, vec![], Options::default())
+            .await
+            .unwrap();
+        proxy.script(SCRIPT, Options::default()).await.unwrap();
+        let begun = proxy.begin(&Begin::default(), Scope::default()).await;
+        begun.unwrap().commit().await.unwrap();
+        let texts = bench.calls(Point::Run);
+        assert_eq!(texts, [insert, insert, "INSERT INTO t VALUES (2)"]);
+        let counts = bench.driver.counts();
+        assert_eq!((counts.begins, counts.commits), (2, 2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_is_left_alone_where_commits_are_proven() {
+    let bench = bench(by_table(), true);
+    let read = bench.proxy.query("SELECT 1", vec![], Options::default());
+    read.await.unwrap();
+    assert_eq!(bench.calls(Point::Run), ["SELECT 1"]);
+    assert_eq!(bench.driver.counts().begins, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_whose_commit_did_not_take_place_is_run_again_on_one_account() {
+    let bench = bench(by_table(), false);
+    bench
+        .driver
+        .on_text("mainstay_commits", Reply::affected(1))
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    let mut events = bench.proxy.source().events();
+    let answer = bench
+        .proxy
+        .script(SCRIPT, Options::default())
+        .await
+        .unwrap();
+    assert_eq!((answer.results.len(), answer.meta.attempts), (2, 2));
+    bench.check_account(CallOutcome::Success, 2);
+    let mut fates = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let Received::Event(event) = event
+            && let EventKind::CommitProven { fate, .. } = event.kind
+        {
+            fates.push(fate);
+        }
+    }
+    assert_eq!(fates, ["aborted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_whose_commit_took_place_has_its_answer() {
+    let bench = bench(by_table(), false);
+    let run = |reply| bench.driver.next(Point::Run, reply);
+    // The table is there; two statements; the token is new; the token is there.
+    for reply in [
+        Reply::default(),
+        Reply::affected(3),
+        Reply::affected(4),
+        Reply::affected(1),
+        Reply::affected(0),
+    ] {
+        run(reply);
+    }
+    bench
+        .driver
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    let answer = bench
+        .proxy
+        .script(SCRIPT, Options::default())
+        .await
+        .unwrap();
+    let affected: Vec<_> = answer
+        .results
+        .iter()
+        .map(|result| result.affected)
+        .collect();
+    assert_eq!(affected, [Some(3), Some(4)]);
+    assert_eq!(answer.meta.endpoint.as_deref(), Some("a"));
+    assert!(answer.meta.correlation_id.is_some());
+    bench.check_account(CallOutcome::Success, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_nobody_can_tell_anything_about_stays_unknown() {
+    let bench = bench(by_table(), false);
+    let run = |reply| bench.driver.next(Point::Run, reply);
+    for reply in [
+        Reply::default(),
+        Reply::affected(1),
+        Reply::affected(1),
+        Reply::affected(1),
+    ] {
+        run(reply);
+    }
+    bench
+        .driver
+        .on_text("mainstay_commits", Reply::breaks(connection_lost()))
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    let error = bench
+        .proxy
+        .script(SCRIPT, Options::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.code(), error.sent()),
+        (Code::OutcomeUnknown, Sent::Maybe)
+    );
+    bench.check_account(CallOutcome::Failure, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_proof_by_number_is_for_postgresql_alone() {
+    for dialect in [Dialect::MySql, Dialect::Sqlite] {
+        let policy = Policy::new(super::settings()).unwrap();
+        let driver = Arc::new(ScriptedDriver::new(dialect));
+        let plain = Plain::new(driver, &policy, Tasks::new(), Chance::seeded(1));
+        let member: Arc<dyn Database> = Arc::new(plain);
+        let built = DataProxy::builder("s", policy)
+            .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
+            .commit_proof(CommitProof::new(ProofForm::Xid))
+            .build();
+        assert_eq!(built.unwrap_err().code(), Code::BadRequest, "{dialect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_changed_nothing_has_nothing_to_lose() {
+    let bench = bench(Some(CommitProof::new(ProofForm::Xid)), false);
+    let begun = bench.proxy.begin(&Begin::default(), Scope::default()).await;
+    // No number was given to it.
+    bench
+        .driver
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    begun.unwrap().commit().await.unwrap();
+    assert_eq!(
+        bench.calls(Point::Run),
+        ["SELECT pg_current_xact_id_if_assigned()::text"]
+    );
+}
