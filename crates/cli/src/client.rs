@@ -61,14 +61,11 @@ impl Target {
     /// # Errors
     /// The URL cannot be used.
     pub(crate) fn client_of(&self, url: &str) -> anyhow::Result<Client> {
-        let mut client = Client::new(url, self.ca.as_deref())?;
-        if let Some(key) = &self.key {
-            let value = header::HeaderValue::try_from(format!("Bearer {key}"));
-            let value =
-                value.map_err(|_| BadUsage("the key has characters that no key has".to_owned()));
-            client.key = Some(value?);
+        let client = Client::new(url, self.ca.as_deref())?;
+        match &self.key {
+            Some(key) => client.with_key(key),
+            None => Ok(client),
         }
-        Ok(client)
     }
 }
 
@@ -128,6 +125,18 @@ impl Client {
             key: None,
             tls,
         })
+    }
+
+    /// Shows a key with every question.
+    ///
+    /// # Errors
+    /// It cannot be one.
+    pub(crate) fn with_key(mut self, key: &str) -> anyhow::Result<Self> {
+        let value = header::HeaderValue::try_from(format!("Bearer {key}"));
+        let value =
+            value.map_err(|_| BadUsage("the key has characters that no key has".to_owned()));
+        self.key = Some(value?);
+        Ok(self)
     }
 
     /// What `GET` gives.

@@ -65,6 +65,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// No key can be drawn.
+    #[error("the operating system gives no random numbers; try again")]
+    Random,
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -113,21 +116,32 @@ impl Server {
     /// [`StartError`] says what to mend. Not cancel safe: a dropped future may leave sources running
     /// until the runtime ends.
     pub async fn start(options: LoadOptions) -> Result<Running, StartError> {
-        Server::start_as(options, true).await
+        Server::start_as(options, None).await
     }
 
-    /// The same in plain HTTP, whatever the configuration says: for a program that serves itself alone.
+    /// The same for a program that serves itself alone: in plain HTTP, and for the holder of the key that is
+    /// given back, which may read and write. Neither `[server.tls]` nor `[server.keys]` hold, whatever the
+    /// configuration says.
     ///
     /// # Errors
-    /// As [`start`](Server::start).
-    pub async fn start_plain(options: LoadOptions) -> Result<Running, StartError> {
-        Server::start_as(options, false).await
+    /// As [`start`](Server::start), and [`StartError::Random`].
+    pub async fn start_private(options: LoadOptions) -> Result<(Running, String), StartError> {
+        let (key, sha256) = keys::draw().ok_or(StartError::Random)?;
+        let running = Server::start_as(options, Some(sha256)).await?;
+        Ok((running, key))
     }
 
-    async fn start_as(options: LoadOptions, encrypts: bool) -> Result<Running, StartError> {
-        let (layers, warnings) = Layers::load(options).await?;
+    /// `only_key`: the SHA-256 of the one key of a private server.
+    async fn start_as(
+        options: LoadOptions,
+        only_key: Option<[u8; 32]>,
+    ) -> Result<Running, StartError> {
+        let (mut layers, warnings) = Layers::load(options).await?;
+        if let Some(sha256) = only_key {
+            layers = layers.private_to(sha256);
+        }
         let configuration = layers.configuration();
-        let files = configuration.server.tls.as_ref().filter(|_| encrypts);
+        let files = configuration.server.tls.as_ref();
         let tls = match files {
             Some(files) => Some(Arc::new(Tls::new(tls::load(files).await?))),
             None => None,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use mainstay_config::{
-    Configuration, Format, Input, LoadOptions, Loaded, Origin, Problem, ServerSettings, Tree,
+    Configuration, Format, Input, KeyRole, KeySettings, LoadOptions, Loaded, Origin, Problem,
+    ServerSettings, Tree,
 };
 use parking_lot::Mutex;
 
@@ -89,6 +90,23 @@ impl Layers {
             changing: Arc::default(),
         };
         Ok((layers, loaded.warnings))
+    }
+
+    /// In plain HTTP, and for the holder of one key that may read and write, whatever the files say. They are
+    /// not read again: that is for administrators.
+    pub(crate) fn private_to(self, sha256: [u8; 32]) -> Self {
+        let mut configuration = Configuration::clone(&self.configuration());
+        let only = KeySettings {
+            sha256,
+            role: KeyRole::Write,
+            sources: vec!["*".to_owned()],
+            rate: None,
+        };
+        configuration.server.tls = None;
+        configuration.server.keys = [("private".to_owned(), only)].into();
+        self.server.store(Arc::new(configuration.server.clone()));
+        self.configuration.store(Arc::new(configuration));
+        self
     }
 
     /// What is in force.

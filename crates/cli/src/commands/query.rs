@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Run in this process with these configuration files, without a running server
+    /// Run in this process with these configuration files, without a running server and without a key
     #[arg(long, value_name = "FILE", num_args = 1)]
     config: Vec<PathBuf>,
     #[command(flatten)]
@@ -72,11 +72,11 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         let client = arguments.target.client()?;
         return ask(&arguments, &client).await;
     }
-    let running = match start(&arguments.config).await? {
-        Ok(running) => running,
+    let (running, key) = match start(&arguments.config).await? {
+        Ok(started) => started,
         Err(exit) => return Ok(exit),
     };
-    let client = Client::new(&running.url(), None)?;
+    let client = Client::new(&running.url(), None)?.with_key(&key)?;
     let asked = ask(&arguments, &client).await;
     let limit = running.drain_timeout();
     running.shutdown(limit).await;
@@ -107,15 +107,17 @@ async fn ask(arguments: &Arguments, client: &Client) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The same server on a port of its own: one way to run a statement, not two.
-async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
+/// The same server on a port of its own, and the key that it asks of everybody: one way to run a statement,
+/// not two.
+async fn start(files: &[PathBuf]) -> anyhow::Result<Result<(Running, String), Exit>> {
     let listen = Flag {
         name: "--config".to_owned(),
         path: "server.listen".to_owned(),
         value: "127.0.0.1:0".to_owned(),
     };
-    let running = match Server::start_plain(settings::options(files, vec![listen])).await {
-        Ok(running) => running,
+    let options = settings::options(files, vec![listen]);
+    let (running, key) = match Server::start_private(options).await {
+        Ok(started) => started,
         Err(StartError::Configuration(problems)) => return Ok(Err(settings::refuse(&problems))),
         Err(error) => return Err(serve::refused(error)),
     };
@@ -127,7 +129,7 @@ async fn start(files: &[PathBuf]) -> anyhow::Result<Result<Running, Exit>> {
         // Without one the statement itself tells what is missing.
         let _ = has_primary.await;
     }
-    Ok(Ok(running))
+    Ok(Ok((running, key)))
 }
 
 fn is_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<(), serde_json::Error> {

@@ -407,6 +407,25 @@ fn query_runs_in_this_process_with_a_configuration() {
     assert!(wrote.out.contains("2 rows affected"), "{wrote:?}");
     let read = query("SELECT max(a) AS a FROM t");
     assert!(read.out.starts_with(" a\n42\n"), "{read:?}");
+    // Keys of the file are for callers of a server that is served to others.
+    let hash = "0".repeat(64);
+    let keys = format!("[server.keys.a]\nsha256 = \"{hash}\"\nrole = \"read\"\n");
+    place.write("keys.toml", &(keys + &place.read("a.toml")));
+    for more in [&[][..], &["--key", "another"]] {
+        let arguments = [&["query", "--config", "keys.toml"][..], more];
+        let insert = place.run(
+            &[
+                &arguments.concat()[..],
+                &[
+                    "INSERT INTO t VALUES (?) RETURNING a",
+                    "--param",
+                    &more.len().to_string(),
+                ],
+            ]
+            .concat(),
+        );
+        assert_eq!(insert.code, 0, "{insert:?}");
+    }
     place.write("wrong.toml", "[server]\nno = 1\n");
     assert_eq!(
         place

@@ -232,12 +232,18 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 /// A new key and its SHA-256, both in hexadecimal: 256 bits of the operating system's randomness.
 pub fn new_key() -> Option<(String, String)> {
+    draw().map(|(key, sha256)| (key, hex(&sha256)))
+}
+
+/// A new key and its SHA-256.
+pub(super) fn draw() -> Option<(String, [u8; 32])> {
     let mut bits = [0; 32];
     let random = ring::rand::SystemRandom::new();
     ring::rand::SecureRandom::fill(&random, &mut bits).ok()?;
     let key = format!("ms_{}", hex(&bits));
-    let hash = hex(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
-    Some((key, hash))
+    let hash = digest::digest(&digest::SHA256, key.as_bytes());
+    let sha256 = hash.as_ref().try_into().ok()?;
+    Some((key, sha256))
 }
 
 fn hex(bytes: &[u8]) -> String {

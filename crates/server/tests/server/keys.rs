@@ -413,6 +413,33 @@ async fn other_machines_are_listened_to_with_keys_only() {
 }
 
 #[tokio::test]
+async fn a_private_server_is_open_to_the_holder_of_its_own_key_alone() {
+    let of_file = key("boss", "role = \"admin\"");
+    for tables in [
+        "",
+        of_file.table.as_str(),
+        "[server.tls]\ncert = \"none\"\nkey = \"none\"\n",
+    ] {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let text = format!("{}{tables}{}", head(folder.path()), source(folder.path()));
+        let (rig, own) = Rig::private(folder, text).await.unwrap();
+        let sql = json!({"sql": "CREATE TABLE t (a INTEGER)"});
+        let query = "/v1/sources/s/query";
+        for other in [of_file.key.as_str(), "ms_", "x"] {
+            let refused = send(&rig, other, "POST", query, &sql).await;
+            refused.bad(401, "not_authenticated");
+        }
+        let bare = rig.client.send("POST", query, &[], sql.to_string()).await;
+        bare.bad(401, "not_authenticated");
+        send(&rig, &own, "POST", query, &sql).await.good();
+        // What would bring the keys of the file back.
+        let reload = send(&rig, &own, "POST", "/v1/admin/reload", &json!({})).await;
+        reload.bad(403, "not_allowed");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
 async fn probes_need_no_key_from_anywhere_and_learn_no_names() {
     let rig = start(&[&key("boss", "role = \"admin\"")]).await;
     for path in ["/healthz", "/readyz"] {

@@ -91,6 +91,21 @@ impl Rig {
         })
     }
 
+    /// A server for one program alone, and its key.
+    pub(super) async fn private(
+        folder: Arc<TempDir>,
+        text: String,
+    ) -> Result<(Rig, String), StartError> {
+        let (running, key) = Server::start_private(options(text)).await?;
+        let client = Client::new(running.address());
+        let rig = Rig {
+            client,
+            folder,
+            running,
+        };
+        Ok((rig, key))
+    }
+
     pub(super) fn running(&self) -> &Running {
         &self.running
     }
