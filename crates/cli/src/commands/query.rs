@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use mainstay_config::Flag;
 use mainstay_server::{Running, Server, StartError};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::client::{self, Client, Target};
@@ -91,7 +92,8 @@ async fn ask(arguments: &Arguments, client: &Client) -> anyhow::Result<Exit> {
     let params = match &arguments.params {
         Some(file) => array(file)?,
         None => {
-            let params: Vec<String> = arguments.param.iter().map(|text| param(text)).collect();
+            let params = arguments.param.iter().map(|text| param(text));
+            let params: Vec<String> = params.collect::<Result<_, _>>()?;
             format!("[{}]", params.join(","))
         }
     };
@@ -137,10 +139,19 @@ fn is_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<(), serde_jso
 }
 
 /// A text of JSON: it as it is where it is one, digit by digit, else as a string.
-fn param(text: &str) -> String {
-    match is_json::<Value>(text) {
-        Ok(()) => text.to_owned(),
-        Err(_) => Value::from(text).to_string(),
+///
+/// # Errors
+/// It is JSON by its grammar and yet cannot be read: it was hardly meant as a text.
+fn param(text: &str) -> Result<String, BadUsage> {
+    let Err(error) = is_json::<Value>(text) else {
+        return Ok(text.to_owned());
+    };
+    match is_json::<IgnoredAny>(text) {
+        Ok(()) => Err(BadUsage(format!(
+            "--param {}: {error}; mend it, or if it is a text: one is written with quotes, such as --param '\"1e400\"'",
+            output::cut(text, 60)
+        ))),
+        Err(_) => Ok(Value::from(text).to_string()),
     }
 }
 
@@ -294,7 +305,43 @@ mod tests {
             (wide, wide),
             (decimal, decimal),
         ] {
-            assert_eq!(param(text), expected, "{text}");
+            assert_eq!(param(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_json_and_is_none_is_a_text() {
+        for text in [
+            "007", "+7", ".5", "1.", "1e", "-", "NaN", "Infinity", "1e400x", "[1e400", "{a: 1}",
+            "'7'", "tru", "1 2", "\"open", "0x1F",
+        ] {
+            assert_eq!(
+                param(text).unwrap(),
+                Value::from(text).to_string(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_that_cannot_be_read_is_refused_instead_of_being_sent_as_text() {
+        let deep = "[".repeat(1000) + &"]".repeat(1000);
+        for text in [
+            "1e400",
+            "-1e400",
+            " 1E+400 ",
+            "123456789e999",
+            "[1, 1e400]",
+            "{\"type\": \"f64\", \"value\": 1e400}",
+            "\"\\ud800\"",
+            &deep,
+        ] {
+            let refused = param(text).unwrap_err().to_string();
+            assert!(refused.contains("is written with quotes"), "{refused}");
+        }
+        // The least that there is instead of nothing, and the greatest.
+        for text in ["1e-400", "1.7976931348623157e308"] {
+            assert_eq!(param(text).unwrap(), text);
         }
     }
 

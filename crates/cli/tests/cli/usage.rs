@@ -11,6 +11,10 @@ fn wrong_usage_ends_with_64_and_says_what_to_do() {
         (&["demo", "--seconds", "1"], "5..=600"),
         (&["completions", "basic"], "bash"),
         (&["status", "--url", "https://localhost"], "--ca FILE"),
+        (
+            &["query", "SELECT ?", "--source", "s", "--param", "1e400"],
+            "--param 1e400: number out of range",
+        ),
         (&["explain", "nowhere", "orders"], "files come first"),
         (&["explain", "--source", "demo"], "--sql"),
     ] {
