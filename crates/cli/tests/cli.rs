@@ -22,6 +22,8 @@ mod pages;
 mod program;
 #[path = "cli/server.rs"]
 mod server;
+#[path = "cli/signals.rs"]
+mod signals;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/usage.rs"]

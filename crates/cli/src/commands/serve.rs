@@ -12,6 +12,8 @@ use std::time::Duration;
 use mainstay_config::Flag;
 use mainstay_server::{Ended, Running, Server, StartError};
 
+use tokio::time::Instant;
+
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::logs::{self, LogFormat};
@@ -20,6 +22,13 @@ use crate::settings;
 use crate::signals::{Signals, Wish};
 #[cfg(unix)]
 use background::{Background, notify};
+
+/// A reload waits so long for another change to be over.
+const OTHER_CHANGE_MAX: Duration = Duration::from_secs(10);
+/// How often it tries.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Files are read in less, unless something is wrong with them.
+const SLOW: Duration = Duration::from_secs(10);
 
 /// Serve sources over HTTP
 ///
@@ -125,10 +134,13 @@ async fn serve(
     output::say(&greeting::text(&running))?;
     listening(&running)?;
     notify("READY=1");
-    loop {
-        match signals.next_or_reload().await {
-            Wish::End => break,
-            Wish::Reload => reload(&running).await,
+    while signals.next_or_reload().await == Wish::Reload {
+        tokio::select! {
+            () = reload(&running) => {}
+            () = signals.next() => {
+                tracing::warn!("ended while the configuration was being read; it may be in force or not");
+                break;
+            }
         }
     }
     notify("STOPPING=1");
@@ -138,11 +150,42 @@ async fn serve(
 #[cfg(not(unix))]
 fn notify(_: &str) {}
 
+/// Reads the configuration again, also where a change by the admin API stands in the way for a moment. Cancel
+/// safe: what was begun is done.
 async fn reload(running: &Running) {
-    match running.reload().await {
+    let end = Instant::now() + OTHER_CHANGE_MAX;
+    let mut is_told = false;
+    let reloaded = loop {
+        match told_if_slow(running.reload()).await {
+            Err(problem) if problem.code() == "conflict" && Instant::now() < end => {
+                if !is_told {
+                    tracing::info!(
+                        "another change is under way; the configuration is read after it"
+                    );
+                    is_told = true;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            reloaded => break reloaded,
+        }
+    };
+    match reloaded {
         Ok(()) => tracing::info!("the configuration was read again and is in force"),
         Err(problem) => tracing::error!(%problem, "the configuration was not reloaded"),
     }
+}
+
+/// Says so where it takes long. It goes on: what is half read cannot be given up.
+async fn told_if_slow<T>(reading: impl Future<Output = T>) -> T {
+    let mut reading = std::pin::pin!(reading);
+    tokio::select! {
+        read = &mut reading => return read,
+        () = tokio::time::sleep(SLOW) => {}
+    }
+    tracing::warn!(
+        "the configuration is still being read; is one of its files a pipe, or on a file system that does not answer?"
+    );
+    reading.await
 }
 
 async fn end(running: Running, signals: &mut Signals) -> (String, Exit) {

@@ -55,6 +55,10 @@ impl Background {
     }
 }
 
+/// A service manager takes what it is told at once, unless it hangs.
+#[cfg(target_os = "linux")]
+const TELLING_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Tells the service manager that started it, if one did and wants to know.
 pub(super) fn notify(state: &str) {
     let Some(address) = std::env::var_os("NOTIFY_SOCKET") else {
@@ -75,6 +79,7 @@ fn send(address: &std::ffi::OsStr, state: &str) -> std::io::Result<()> {
         None => SocketAddr::from_pathname(address)?,
     };
     let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(TELLING_MAX))?;
     socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
 }
 
