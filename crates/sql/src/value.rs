@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use json::{INTEGER_MAX, cell_from_json, cell_to_json, from_json, is_typed_by, to_json};
+pub use json::{
+    INTEGER_MAX, cell_from_json, cell_to_json, from_json, is_typed_by, to_json, write_plain,
+};
 
 /// One value of a row or a parameter. What a database gives comes back the same through every surface;
 /// what a database cannot hold is refused by its driver, never bent.

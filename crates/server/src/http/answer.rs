@@ -41,6 +41,7 @@ pub(super) fn respond(answer: &Answer, shape: Shape<'_>, max: u64) -> Result<Res
     let mut writer = Writer {
         buffer: Vec::with_capacity(guess.min(max)),
         max,
+        scratch: String::new(),
     };
     match (writer.answer(answer, shape), shape) {
         (Ok(()), _) => Ok(told(json(writer.buffer), &answer.meta)),
@@ -74,6 +75,8 @@ fn type_of(column: Option<&Column>) -> &ColumnType {
 pub(super) struct Writer {
     buffer: Vec<u8>,
     max: usize,
+    /// Where a value is written before it is quoted.
+    scratch: String,
 }
 
 impl Writer {
@@ -82,6 +85,7 @@ impl Writer {
         Writer {
             buffer: Vec::new(),
             max: usize::MAX,
+            scratch: String::new(),
         }
     }
 
@@ -213,7 +217,16 @@ impl Writer {
             Value::Bool(value) => self.raw(if *value { "true" } else { "false" }),
             Value::I64(number) if number.unsigned_abs() <= value::INTEGER_MAX => self.json(number),
             Value::F64(number) if number.is_finite() => self.json(number),
-            value => self.json(&value::to_json(value)),
+            value => {
+                self.scratch.clear();
+                if value::write_plain(value, &mut self.scratch) {
+                    self.buffer.push(b'"');
+                    self.buffer.extend_from_slice(self.scratch.as_bytes());
+                    self.buffer.push(b'"');
+                } else {
+                    self.json(&value::to_json(value));
+                }
+            }
         }
     }
 
@@ -375,10 +388,7 @@ mod tests {
     }
 
     fn written(answer: &Answer, shape: Shape<'_>) -> serde_json::Value {
-        let mut writer = Writer {
-            buffer: Vec::new(),
-            max: usize::MAX,
-        };
+        let mut writer = Writer::unbounded();
         writer.answer(answer, shape).unwrap();
         serde_json::from_slice(&writer.buffer).unwrap()
     }

@@ -50,61 +50,79 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
+/// Two digits of a number below 100. Exports write nothing more often: `write!` would take several times
+/// as long.
+fn push_two(out: &mut String, number: u64) {
+    let digit = |number: u64| char::from(b'0' + (number % 10) as u8);
+    out.push(digit(number / 10));
+    out.push(digit(number));
+}
+
 fn write_date(out: &mut String, days: i64) {
     let (year, month, day) = civil_from_days(days);
-    let _ = match year {
-        0..=9999 => write!(out, "{year:04}"),
-        10_000.. => write!(out, "+{year}"),
-        _ => write!(out, "-{:04}", year.unsigned_abs()),
-    };
-    let _ = write!(out, "-{month:02}-{day:02}");
+    match year {
+        0..=9999 => {
+            push_two(out, year.unsigned_abs() / 100);
+            push_two(out, year.unsigned_abs() % 100);
+        }
+        10_000.. => drop(write!(out, "+{year}")),
+        _ => drop(write!(out, "-{:04}", year.unsigned_abs())),
+    }
+    out.push('-');
+    push_two(out, month.into());
+    out.push('-');
+    push_two(out, day.into());
 }
 
 fn write_clock(out: &mut String, micros: u64) {
     let seconds = micros / 1_000_000;
-    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let _ = write!(out, "{hours:02}:{minutes:02}:{rest:02}");
+    match seconds / 3600 {
+        hours @ 0..=99 => push_two(out, hours),
+        hours => drop(write!(out, "{hours}")),
+    }
+    out.push(':');
+    push_two(out, seconds / 60 % 60);
+    out.push(':');
+    push_two(out, seconds % 60);
     let fraction = micros % 1_000_000;
     if fraction > 0 {
-        let digits = format!("{fraction:06}");
-        let _ = write!(out, ".{}", digits.trim_end_matches('0'));
+        out.push('.');
+        for part in [fraction / 10_000, fraction / 100 % 100, fraction % 100] {
+            push_two(out, part);
+        }
+        out.truncate(out.trim_end_matches('0').len());
     }
 }
 
-fn finite<T>(value: Finite<T>, write: impl FnOnce(&mut String, T)) -> String {
+fn finite<T>(out: &mut String, value: Finite<T>, write: impl FnOnce(&mut String, T)) {
     match value {
-        Finite::Infinity => "infinity".to_owned(),
-        Finite::NegativeInfinity => "-infinity".to_owned(),
-        Finite::At(at) => {
-            let mut out = String::with_capacity(32);
-            write(&mut out, at);
-            out
-        }
+        Finite::Infinity => out.push_str("infinity"),
+        Finite::NegativeInfinity => out.push_str("-infinity"),
+        Finite::At(at) => write(out, at),
     }
 }
 
 /// `2026-11-29`, `-0043-03-15`, `infinity`
-pub(crate) fn date_text(date: Finite<Day>) -> String {
-    finite(date, |out, Day(days)| write_date(out, i64::from(days)))
+pub(crate) fn date_text(out: &mut String, date: Finite<Day>) {
+    finite(out, date, |out, Day(days)| write_date(out, i64::from(days)));
 }
 
 /// `2026-11-29T23:15:00.5`, with a `Z` where it is in UTC.
-pub(crate) fn timestamp_text(at: Finite<Micros>, zone: &str) -> String {
-    finite(at, |out, Micros(micros)| {
+pub(crate) fn timestamp_text(out: &mut String, at: Finite<Micros>, zone: &str) {
+    finite(out, at, |out, Micros(micros)| {
         write_date(out, micros.div_euclid(MICROS_PER_DAY));
         out.push('T');
         write_clock(out, micros.rem_euclid(MICROS_PER_DAY).unsigned_abs());
         out.push_str(zone);
-    })
+    });
 }
 
 /// `23:15:00.5`, `-838:59:59`, `12:00:00+02:00`
-pub(crate) fn time_text(time: TimeOfDay) -> String {
-    let mut out = String::with_capacity(24);
+pub(crate) fn time_text(out: &mut String, time: TimeOfDay) {
     if time.micros < 0 {
         out.push('-');
     }
-    write_clock(&mut out, time.micros.unsigned_abs());
+    write_clock(out, time.micros.unsigned_abs());
     if let Some(offset) = time.offset {
         let (sign, east) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
         let _ = write!(out, "{sign}{:02}:{:02}", east / 3600, east / 60 % 60);
@@ -112,12 +130,12 @@ pub(crate) fn time_text(time: TimeOfDay) -> String {
             let _ = write!(out, ":{:02}", east % 60);
         }
     }
-    out
 }
 
 /// `P1Y2M3DT4H5M6.7S`; each part with its own sign.
-pub(crate) fn interval_text(interval: Interval) -> String {
-    let mut out = String::from("P");
+pub(crate) fn interval_text(out: &mut String, interval: Interval) {
+    let begin = out.len();
+    out.push('P');
     let mut part = |value: i64, unit: char| {
         if value != 0 {
             let _ = write!(out, "{value}{unit}");
@@ -150,10 +168,9 @@ pub(crate) fn interval_text(interval: Interval) -> String {
             out.push('S');
         }
     }
-    if out.len() == 1 {
+    if out.len() == begin + 1 {
         out.push_str("T0S");
     }
-    out
 }
 
 fn parse_infinite<T>(text: &str) -> Option<Finite<T>> {

@@ -1,9 +1,16 @@
+mod arrays;
+mod refused;
+
 use mainstay_sql::Value;
 use mainstay_sql::value::Finite;
 
+pub use refused::postgres_refused;
+
+use arrays::arrays;
+
 use super::{
-    DAY, HOUR, LONG_TEXT_TURNS, Refused, Sample, UUID, UUID_TEXT, bytes, date, decimal, interval,
-    json, long_text, moment, other, quoted, refused, text, time, timestamp,
+    DAY, HOUR, LONG_TEXT_TURNS, Sample, UUID, UUID_TEXT, bytes, date, decimal, interval, json,
+    long_text, moment, other, quoted, text, time, timestamp,
 };
 
 /// Types of the user's own that the table needs, and the statements that make them.
@@ -334,146 +341,6 @@ fn spans_and_documents() -> Vec<Sample> {
     ]
 }
 
-fn arrays() -> Vec<Sample> {
-    let list = |native, literal: &str, value, type_name, json: &str| {
-        Sample::new(
-            native,
-            format!("'{literal}'::{native}"),
-            Value::Array(value),
-            type_name,
-            json,
-        )
-    };
-    let (one, null) = (|n| Value::I64(n), || Value::Null);
-    vec![
-        list(
-            "bigint[]",
-            "{-9223372036854775808,NULL,7}",
-            vec![one(i64::MIN), null(), one(7)],
-            "array<i64>",
-            "[\"-9223372036854775808\", null, 7]",
-        ),
-        list("text[]", "{}", vec![], "array<text>", "[]"),
-        list(
-            "text[]",
-            "{NULL,\"NULL\",\"\",\"a,b\",\"\\\"\\\\\",ü}",
-            vec![
-                null(),
-                text("NULL"),
-                text(""),
-                text("a,b"),
-                text("\"\\"),
-                text("ü"),
-            ],
-            "array<text>",
-            r#"[null, "NULL", "", "a,b", "\"\\", "ü"]"#,
-        ),
-        list(
-            "bigint[]",
-            "{{1,NULL},{3,4}}",
-            vec![
-                Value::Array(vec![one(1), null()]),
-                Value::Array(vec![one(3), one(4)]),
-            ],
-            "array<i64>",
-            "[[1, null], [3, 4]]",
-        ),
-        list(
-            "text[]",
-            "{{{a},{NULL}}}",
-            vec![Value::Array(vec![
-                Value::Array(vec![text("a")]),
-                Value::Array(vec![null()]),
-            ])],
-            "array<text>",
-            "[[[\"a\"], [null]]]",
-        ),
-        list(
-            "boolean[]",
-            "{t,NULL,f}",
-            vec![Value::Bool(true), null(), Value::Bool(false)],
-            "array<bool>",
-            "[true, null, false]",
-        ),
-        list(
-            "double precision[]",
-            "{NaN,-Infinity,0.5}",
-            vec![
-                Value::F64(f64::NAN),
-                Value::F64(f64::NEG_INFINITY),
-                Value::F64(0.5),
-            ],
-            "array<f64>",
-            "[\"NaN\", \"-Infinity\", 0.5]",
-        ),
-        list(
-            "numeric[]",
-            "{1.50,NaN}",
-            vec![decimal("1.50"), decimal("NaN")],
-            "array<decimal>",
-            "[\"1.50\", \"NaN\"]",
-        ),
-        list(
-            "bytea[]",
-            r#"{"\\x00ff",NULL}"#,
-            vec![bytes(&[0, 255]), null()],
-            "array<bytes>",
-            "[\"AP8=\", null]",
-        ),
-        list(
-            "uuid[]",
-            "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}",
-            vec![Value::Uuid(UUID)],
-            "array<uuid>",
-            "[\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"]",
-        ),
-        list(
-            "timestamptz[]",
-            "{infinity,\"1970-01-01 00:00:00.5+00\"}",
-            vec![Value::TimestampTz(Finite::Infinity), moment(500_000)],
-            "array<timestamptz>",
-            "[\"infinity\", \"1970-01-01T00:00:00.5Z\"]",
-        ),
-        list(
-            "date[]",
-            "{\"4714-11-24 BC\"}",
-            vec![date(-2_440_588)],
-            "array<date>",
-            "[\"-4713-11-24\"]",
-        ),
-        list(
-            "interval[]",
-            "{\"1 day\",NULL}",
-            vec![interval(0, 1, 0), null()],
-            "array<interval>",
-            "[\"P1D\", null]",
-        ),
-        list(
-            "jsonb[]",
-            r#"{"{\"a\": null}",NULL}"#,
-            vec![json("{\"a\": null}"), null()],
-            "array<json>",
-            r#"["{\"a\": null}", null]"#,
-        ),
-        list(
-            "mood[]",
-            "{\"sad, or not\",NULL}",
-            vec![text("sad, or not"), null()],
-            "array<text>",
-            "[\"sad, or not\", null]",
-        ),
-        // Counted from 0: no list of ours.
-        Sample::new(
-            "text[]",
-            "'[0:1]={a,\"b,c\"}'::text[]",
-            other("text[]", "[0:1]={a,\"b,c\"}"),
-            "other:text[]",
-            r#""[0:1]={a,\"b,c\"}""#,
-        )
-        .column("array<text>"),
-    ]
-}
-
 fn others() -> Vec<Sample> {
     let named = |native, literal: &str, type_name, name: &str, shown: &str| {
         let literal = format!("'{literal}'::{native}");
@@ -521,88 +388,5 @@ fn others() -> Vec<Sample> {
         named("point", "(1.5,2)", "other:point", "point", "(1.5,2)"),
         named("tsvector", "cat:1", "other:tsvector", "tsvector", "'cat':1"),
         named("money", "12.34", "other:money", "money", "$12.34"),
-    ]
-}
-
-/// What a column of that type cannot hold.
-pub fn postgres_refused() -> Vec<Refused> {
-    let typed = |name: &str, json: &str| format!("{{\"type\": \"{name}\", \"value\": {json}}}");
-    vec![
-        refused("smallint", Value::I64(32_768), "32768"),
-        refused("integer", Value::I64(-2_147_483_649), "-2147483649"),
-        refused(
-            "bigint",
-            Value::U64(u64::MAX),
-            typed("u64", "\"18446744073709551615\""),
-        ),
-        refused(
-            "bigint",
-            decimal("9223372036854775808"),
-            typed("decimal", "\"9223372036854775808\""),
-        ),
-        refused("bigint", Value::F64(1.5), "1.5"),
-        refused("integer", text("seven"), "\"seven\""),
-        refused("real", Value::F64(1e300), "1e300"),
-        refused(
-            "double precision",
-            Value::I64((1 << 53) + 1),
-            typed("i64", "\"9007199254740993\""),
-        ),
-        refused(
-            "numeric(3, 0)",
-            decimal("1000"),
-            typed("decimal", "\"1000\""),
-        ),
-        refused("boolean", Value::I64(1), "1"),
-        refused("text", text("a\0b"), "\"a\\u0000b\""),
-        refused("text", Value::I64(1), "1"),
-        refused("varchar(3)", text("four"), "\"four\""),
-        refused("mood", text("angry"), "\"angry\""),
-        refused("amount", decimal("-1"), typed("decimal", "\"-1\"")),
-        refused("uuid", text("none"), "\"none\""),
-        refused("date", date(-2_440_589), typed("date", "\"-4713-11-23\"")),
-        refused(
-            "date",
-            date(2_145_042_906),
-            typed("date", "\"+5874898-01-01\""),
-        ),
-        refused(
-            "timestamp",
-            moment(0),
-            typed("timestamptz", "\"1970-01-01T00:00:00Z\""),
-        ),
-        refused(
-            "time",
-            time(DAY + 1, None),
-            typed("time", "\"24:00:00.000001\""),
-        ),
-        refused(
-            "time",
-            time(-1, None),
-            typed("time", "\"-00:00:00.000001\""),
-        ),
-        refused(
-            "time",
-            time(0, Some(0)),
-            typed("time", "\"00:00:00+00:00\""),
-        ),
-        refused("timetz", time(0, None), typed("time", "\"00:00:00\"")),
-        refused("json", text("{"), "\"{\""),
-        refused(
-            "jsonb",
-            json("\"\\u0000\""),
-            typed("json", r#""\"\\u0000\"""#),
-        ),
-        refused(
-            "integer[]",
-            Value::Array(vec![Value::I64(i64::MAX)]),
-            typed("array<i64>", "[\"9223372036854775807\"]"),
-        ),
-        refused("integer", Value::Array(vec![]), "[]"),
-        refused(
-            "inet",
-            other("cidr", "10.0.0.0/8"),
-            typed("other:cidr", "\"10.0.0.0/8\""),
-        ),
     ]
 }

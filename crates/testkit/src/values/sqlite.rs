@@ -11,6 +11,7 @@ pub fn sqlite() -> Vec<Sample> {
     let mut samples = numbers();
     samples.extend(texts_and_bytes());
     samples.extend(declared());
+    samples.extend(declared_times());
     samples.extend(strangers());
     samples
 }
@@ -100,16 +101,24 @@ fn texts_and_bytes() -> Vec<Sample> {
     ]
 }
 
+/// A text that its column's declaration makes another type of.
+fn written(
+    native: &'static str,
+    shown: &str,
+    value: Value,
+    type_name: &'static str,
+    json: &str,
+) -> Sample {
+    let literal = format!("'{shown}'");
+    Sample::new(native, literal, value, type_name, quoted(json)).bare(
+        text(shown),
+        "any",
+        quoted(shown),
+    )
+}
+
 /// Texts and integers that their column's declaration makes another type of.
 fn declared() -> Vec<Sample> {
-    let written = |native, shown: &str, value, type_name, json: &str| {
-        let literal = format!("'{shown}'");
-        Sample::new(native, literal, value, type_name, quoted(json)).bare(
-            text(shown),
-            "any",
-            quoted(shown),
-        )
-    };
     let digits = "99999999999999999999999999999999999999";
     let small = "-0.00000000000000000000000000000000000001";
     let object = "{\"a\": [1, 2.50]}";
@@ -134,6 +143,24 @@ fn declared() -> Vec<Sample> {
             "1.500",
         ),
         written("UUID TEXT", UUID_TEXT, Value::Uuid(UUID), "uuid", UUID_TEXT),
+        Sample::new(
+            "JSON TEXT",
+            format!("'{object}'"),
+            json(object),
+            "json",
+            r#""{\"a\": [1, 2.50]}""#,
+        )
+        .bare(text(object), "any", r#""{\"a\": [1, 2.50]}""#),
+        Sample::new("JSON TEXT", "'null'", json("null"), "json", "\"null\"").bare(
+            text("null"),
+            "any",
+            "\"null\"",
+        ),
+    ]
+}
+
+fn declared_times() -> Vec<Sample> {
+    vec![
         written(
             "DATE TEXT",
             "0000-01-01",
@@ -182,19 +209,6 @@ fn declared() -> Vec<Sample> {
             moment(-1),
             "timestamptz",
             "1969-12-31T23:59:59.999999Z",
-        ),
-        Sample::new(
-            "JSON TEXT",
-            format!("'{object}'"),
-            json(object),
-            "json",
-            r#""{\"a\": [1, 2.50]}""#,
-        )
-        .bare(text(object), "any", r#""{\"a\": [1, 2.50]}""#),
-        Sample::new("JSON TEXT", "'null'", json("null"), "json", "\"null\"").bare(
-            text("null"),
-            "any",
-            "\"null\"",
         ),
     ]
 }

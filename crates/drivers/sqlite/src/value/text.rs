@@ -43,21 +43,19 @@ pub(super) fn timestamp_tz(value: Finite<Micros>) -> Option<String> {
 }
 
 pub(super) fn parse_date(text: &str) -> Option<Finite<Day>> {
-    let value = Finite::At(Day(i32::try_from(parse_day(text)?).ok()?));
-    (date(value)? == text).then_some(value)
+    Some(Finite::At(Day(i32::try_from(parse_day(text)?).ok()?)))
 }
 
 pub(super) fn parse_time(text: &str) -> Option<TimeOfDay> {
     let at = text.find(['+', '-']).unwrap_or(text.len());
     let (clock, offset) = text.split_at(at);
-    let value = TimeOfDay {
+    Some(TimeOfDay {
         micros: parse_clock(clock)?,
         offset: match offset {
             "" => None,
             offset => Some(parse_offset(offset)?),
         },
-    };
-    (time(value)? == text).then_some(value)
+    })
 }
 
 pub(super) fn parse_timestamp(text: &str) -> Option<Finite<Micros>> {
@@ -65,8 +63,7 @@ pub(super) fn parse_timestamp(text: &str) -> Option<Finite<Micros>> {
     let micros = parse_day(day)?
         .checked_mul(MICROS_PER_DAY)?
         .checked_add(parse_clock(clock)?)?;
-    let value = Finite::At(Micros(micros));
-    (timestamp(value)? == text).then_some(value)
+    Some(Finite::At(Micros(micros)))
 }
 
 pub(super) fn parse_timestamp_tz(text: &str) -> Option<Finite<Micros>> {
@@ -117,40 +114,62 @@ fn write_offset(offset: i32) -> Option<String> {
     Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
 }
 
+/// `2024-02-29`, and nothing that is written otherwise.
 fn parse_day(text: &str) -> Option<i64> {
-    let mut parts = text.split('-').map(number);
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let is_day = (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    (is_day && parts.next().is_none()).then(|| days(year, month, day))
+    let &[a, b, c, d, b'-', m, n, b'-', t, u] = text.as_bytes() else {
+        return None;
+    };
+    let (year, month, day) = (two(a, b)? * 100 + two(c, d)?, two(m, n)?, two(t, u)?);
+    let exists = (1..=12).contains(&month) && (1..=last_day(year, month)).contains(&day);
+    exists.then(|| days(year, month, day))
 }
 
+fn last_day(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// `12:00:00`, with three digits behind a point where they do, else six; never with zeros alone.
 fn parse_clock(text: &str) -> Option<i64> {
-    let (clock, part) = text.split_once('.').unwrap_or((text, ""));
-    let mut parts = clock.split(':').map(number);
-    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
-    let is_clock = hour < 24 && minute < 60 && second < 60 && parts.next().is_none();
-    let micros = match part.len() {
-        0 => 0,
-        3 => number(part)? * 1000,
-        6 => number(part)?,
+    let (clock, part) = text.as_bytes().split_at_checked(8)?;
+    let &[h, i, b':', m, n, b':', s, t] = clock else {
+        return None;
+    };
+    let (hour, minute, second) = (two(h, i)?, two(m, n)?, two(s, t)?);
+    let micros = match *part {
+        [] => 0,
+        [b'.', a, b, c] => (two(a, b)? * 10 + two(b'0', c)?) * 1000,
+        [b'.', a, b, c, d, e, f] => (two(a, b)? * 100 + two(c, d)?) * 100 + two(e, f)?,
         _ => return None,
     };
+    let is_shortest = match part.len() {
+        4 => micros > 0,
+        7 => micros % 1000 > 0,
+        _ => true,
+    };
+    let is_clock = hour < 24 && minute < 60 && second < 60 && is_shortest;
     is_clock.then(|| (hour * 3600 + minute * 60 + second) * MICROS_PER_SECOND + micros)
 }
 
+/// `+05:30`; nothing east is written with a minus.
 fn parse_offset(text: &str) -> Option<i32> {
-    let (hours, minutes) = text.get(1..)?.split_once(':')?;
-    let seconds = i32::try_from(number(hours)? * 3600 + number(minutes)? * 60).ok()?;
-    Some(if text.starts_with('-') {
-        -seconds
-    } else {
-        seconds
-    })
+    let &[sign, h, i, b':', m, n] = text.as_bytes() else {
+        return None;
+    };
+    let (hours, minutes) = (two(h, i)?, two(m, n)?);
+    let seconds = i32::try_from(hours * 3600 + minutes * 60).ok()?;
+    let is_offset = hours < 24 && minutes < 60 && (sign == b'+' || seconds > 0);
+    is_offset.then_some(if sign == b'-' { -seconds } else { seconds })
 }
 
-fn number(text: &str) -> Option<i64> {
-    let is_number = (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
+fn two(tens: u8, ones: u8) -> Option<i64> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+    Some(digit(tens)? * 10 + digit(ones)?)
 }
 
 /// Days since 1970-01-01 of a day in the proleptic Gregorian calendar (Howard Hinnant's `days_from_civil`).
@@ -242,6 +261,54 @@ mod tests {
         let upper = "6F9619FF-8B86-D011-B42D-00C04FC964FF";
         assert_eq!(parse_uuid(upper), None);
         assert!(parse_uuid(&upper.to_ascii_lowercase()).is_some());
+    }
+
+    /// Texts like those of the writers, with a few characters changed.
+    fn alike() -> Vec<String> {
+        let mut texts = Vec::new();
+        for text in [
+            "2024-02-29",
+            "0000-01-01",
+            "1900-02-28",
+            "12:00:00",
+            "23:59:59.999999",
+            "00:00:00.500",
+            "00:00:00.000500",
+            "12:00:00+05:30",
+            "12:00:00.120-00:30",
+            "2024-02-29 12:00:00",
+            "9999-12-31 23:59:59.999",
+            "2024-02-29 12:00:00.000001+00:00",
+        ] {
+            texts.push(text.to_owned());
+            for at in 0..text.len() {
+                for other in [
+                    "", "0", "1", "3", "6", "9", "-", "+", ":", ".", " ", "T", "a", "00", "é",
+                ] {
+                    texts.push(format!("{}{other}{}", &text[..at], &text[at + 1..]));
+                    texts.push(format!("{}{other}{}", &text[..at], &text[at..]));
+                }
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn only_the_text_that_a_writer_makes_is_read_as_its_value() {
+        let mut read = 0;
+        for text in alike() {
+            let written = [
+                parse_date(&text).map(|value| date(value).unwrap()),
+                parse_time(&text).map(|value| time(value).unwrap()),
+                parse_timestamp(&text).map(|value| timestamp(value).unwrap()),
+                parse_timestamp_tz(&text).map(|value| timestamp_tz(value).unwrap()),
+            ];
+            for written in written.into_iter().flatten() {
+                read += 1;
+                assert_eq!(written, text);
+            }
+        }
+        assert!(read > 500, "{read}");
     }
 
     #[test]
