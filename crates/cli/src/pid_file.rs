@@ -157,6 +157,15 @@ impl PidFile {
         })
     }
 
+    /// One whose reading fails.
+    #[cfg(test)]
+    pub(crate) fn unreadable(path: &Path) -> Self {
+        PidFile {
+            path: path.to_owned(),
+            file: File::create(path).unwrap(),
+        }
+    }
+
     /// Refuses what another program has written. Only for a file whose lock is ours: nobody else writes then.
     ///
     /// # Errors

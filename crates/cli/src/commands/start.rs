@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::commands::serve;
@@ -14,6 +14,7 @@ use crate::daemon;
 use crate::exit::Exit;
 use crate::output;
 use crate::pid_file::{PidFile, Record};
+use crate::signals::{self, Signals};
 
 /// How often it looks whether the server answers.
 const EVERY: Duration = Duration::from_millis(50);
@@ -35,8 +36,8 @@ const END_MAX: Duration = Duration::from_secs(5);
   mainstay status --background
   mainstay stop
 
-Exit codes: 0 it answers; 1 one runs already, it ended, or it did not answer in time (then it is ended);
-2 the configuration has errors.")]
+Exit codes: 0 it answers; 1 one runs already, it ended, or it did not answer in time or before Ctrl-C (then
+it is ended); 2 the configuration has errors.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     serve: serve::Arguments,
@@ -70,6 +71,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Err(other) => return Ok(runs_already(other.as_ref(), &pid_path)),
     };
     let (log, log_begin) = open_log(&log_path)?;
+    // Once there is a server, it is not left behind half started.
+    let mut signals = Signals::with_hangup()?;
     let child = spawn(&arguments.serve, &held, &pid_path, log, &log_path)?;
     let started = Started {
         child,
@@ -77,7 +80,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         log_path,
         log_begin,
     };
-    started.wait(Duration::from_secs(arguments.wait)).await
+    let limit = Duration::from_secs(arguments.wait);
+    started.wait(limit, &mut signals).await
 }
 
 fn runs_already(other: Option<&Record>, path: &Path) -> Exit {
@@ -138,25 +142,60 @@ struct Started {
     log_begin: u64,
 }
 
+/// What became of it.
+enum Seen {
+    /// It answers, and says so.
+    Answers(Record),
+    Ended(ExitStatus),
+}
+
 impl Started {
-    async fn wait(mut self, limit: Duration) -> anyhow::Result<Exit> {
-        let begun = Instant::now();
+    /// Waits until it answers. On every other way out it is ended.
+    async fn wait(mut self, limit: Duration, signals: &mut Signals) -> anyhow::Result<Exit> {
+        let end = Instant::now() + limit;
+        let seen = tokio::select! {
+            seen = timeout_at(end, self.look()) => seen,
+            () = signals.next() => {
+                let how = self.give_up().await;
+                self.complain(&format!("interrupted before the server answered; it {how}"));
+                return Ok(Exit::Failed);
+            }
+        };
+        match seen {
+            Ok(Ok(Seen::Answers(record))) => {
+                let log = self.log_path.display();
+                output::say(&format!(
+                    "Mainstay listens on {} (pid {}, log {log})",
+                    record.told, record.pid
+                ))?;
+                Ok(Exit::Ok)
+            }
+            Ok(Ok(Seen::Ended(status))) => Ok(self.ended(status)),
+            Ok(Err(error)) => {
+                let how = self.give_up().await;
+                Err(error.context(format!("it is not known how the server is, and it {how}")))
+            }
+            Err(_) => {
+                let how = self.give_up().await;
+                let limit = limit.as_secs();
+                self.complain(&format!(
+                    "the server did not answer within {limit} s and {how}"
+                ));
+                Ok(Exit::Failed)
+            }
+        }
+    }
+
+    async fn look(&mut self) -> anyhow::Result<Seen> {
         loop {
             if let Some(status) = self.child.try_wait()? {
-                return Ok(self.ended(status));
+                return Ok(Seen::Ended(status));
             }
-            let record = self.held.read()?.unwrap_or_default();
-            if record.pid == self.child.id() && answers(&record.told).await {
-                output::say(&format!(
-                    "Mainstay listens on {} (pid {}, log {})",
-                    record.told,
-                    record.pid,
-                    self.log_path.display()
-                ))?;
-                return Ok(Exit::Ok);
-            }
-            if begun.elapsed() >= limit {
-                return self.give_up(limit).await;
+            let record = self.held.read()?;
+            if let Some(record) = record.filter(|record| record.pid == self.child.id())
+                && answers(&record.told).await
+            {
+                return Ok(Seen::Answers(record));
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -185,23 +224,28 @@ impl Started {
         });
     }
 
-    /// A server that does not answer is not left behind.
-    async fn give_up(mut self, limit: Duration) -> anyhow::Result<Exit> {
-        crate::signals::end(self.child.id());
-        let begun = Instant::now();
-        while self.child.try_wait()?.is_none() {
-            if begun.elapsed() >= END_MAX {
-                self.child.kill()?;
-                self.child.wait()?;
-                break;
+    /// A server that does not answer is not left behind. How that went.
+    async fn give_up(&mut self) -> String {
+        signals::end(self.child.id());
+        if !self.is_gone_within(END_MAX).await {
+            // It may be gone in this moment; whether it is counts.
+            let _ = self.child.kill();
+            if !self.is_gone_within(END_MAX).await {
+                return format!("cannot be ended: see what pid {} hangs on", self.child.id());
             }
-            tokio::time::sleep(EVERY).await;
         }
-        let limit = limit.as_secs();
-        self.complain(&format!(
-            "the server did not answer within {limit} s and was ended"
-        ));
-        Ok(Exit::Failed)
+        "was ended".to_owned()
+    }
+
+    async fn is_gone_within(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(_)) => return true,
+                _ if Instant::now() >= end => return false,
+                _ => tokio::time::sleep(EVERY).await,
+            }
+        }
     }
 }
 
@@ -214,5 +258,89 @@ async fn answers(url: &str) -> bool {
     match Client::new(url, None) {
         Ok(client) => client.get("/healthz").await.is_ok(),
         Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A process that does nothing, and a file by which it says what a server would.
+    fn started(folder: &TempDir, told: &str) -> Started {
+        let path = folder.path().join("a.pid");
+        let held = PidFile::claim(&path).unwrap().unwrap();
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let record = Record {
+            pid: child.id(),
+            told: told.to_owned(),
+            begun: crate::process::begun(child.id()),
+            ..Record::default()
+        };
+        held.write(&record).unwrap();
+        Started {
+            child,
+            held,
+            log_path: folder.path().join("a.log"),
+            log_begin: 0,
+        }
+    }
+
+    fn is_gone(pid: u32) -> bool {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(pid, None).is_err()
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_a_question_and_never_answers_is_ended_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let started = started(&folder, &url);
+        let pid = started.child.id();
+        let mut signals = Signals::with_hangup().unwrap();
+        let begun = Instant::now();
+        let exit = started.wait(Duration::from_millis(300), &mut signals).await;
+        assert_eq!(exit.unwrap(), Exit::Failed);
+        // Far less than a client waits for an answer.
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(is_gone(pid));
+        // It was asked, and so it was waited for.
+        listener.set_nonblocking(true).unwrap();
+        listener.accept().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_file_cannot_be_read_is_not_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut started = started(&folder, "");
+        started.held = PidFile::unreadable(&folder.path().join("b.pid"));
+        let pid = started.child.id();
+        let mut signals = Signals::with_hangup().unwrap();
+        let failed = started.wait(Duration::from_secs(60), &mut signals).await;
+        let failed = format!("{:#}", failed.unwrap_err());
+        assert!(failed.contains("it was ended: the pid file"), "{failed}");
+        assert!(is_gone(pid));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_heed_a_signal_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut started = started(&folder, "");
+        started.child.kill().unwrap();
+        started.child.wait().unwrap();
+        let mut deaf = Command::new("sh");
+        let deaf = deaf.args(["-c", "trap '' TERM; echo; exec sleep 60"]);
+        started.child = deaf.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = started.child.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut said, &mut [0]).unwrap();
+        let pid = started.child.id();
+        let mut signals = Signals::with_hangup().unwrap();
+        let exit = started.wait(Duration::from_millis(1), &mut signals).await;
+        assert_eq!(exit.unwrap(), Exit::Failed);
+        assert!(is_gone(pid));
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use tokio::time::Instant;
 
-use super::program::{Place, Server};
+use super::program::{Place, Server, send};
 
 fn source(name: &str) -> String {
     format!(
@@ -47,16 +47,20 @@ impl Ground {
 
     /// The other end of the pipe, once the server has begun to read it.
     fn writer(&self) -> File {
-        let begun = Instant::now();
-        loop {
-            let mut options = OpenOptions::new();
-            let options = options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
-            match options.open(self.file()) {
-                Ok(file) => return file,
-                Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
-            }
-            std::thread::park_timeout(Duration::from_millis(10));
+        writer(&self.file())
+    }
+}
+
+fn writer(pipe: &Path) -> File {
+    let begun = Instant::now();
+    loop {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+        match options.open(pipe) {
+            Ok(file) => return file,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
         }
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }
 
@@ -172,4 +176,27 @@ fn a_service_manager_that_does_not_listen_holds_nothing_up() {
     server.signal(Signal::SIGTERM);
     let (code, err) = server.wait();
     assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn a_start_that_is_interrupted_leaves_no_server_behind() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("mainstay-data")).unwrap();
+    // A file that is read at the start and never comes to its end.
+    let endless = place.path().join("mainstay-data/runtime.toml");
+    nix::unistd::mkfifo(&endless, Mode::S_IRWXU).unwrap();
+    let mut command = place.command(&["start", "--listen", "127.0.0.1:0"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let starting = command.spawn().unwrap();
+    let _never_ending = writer(&endless);
+    send(&starting, Signal::SIGINT);
+    let output = starting.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("interrupted before the server answered; it was ended"),
+        "{err}"
+    );
+    let status = place.run(&["status", "--background"]);
+    assert!(status.err.contains("no server is running"), "{status:?}");
 }
