@@ -30,10 +30,12 @@ pub(super) fn sample(configuration: &Configuration) -> PathBuf {
     configuration.server.data_dir.join(SAMPLE_FILE)
 }
 
+/// By a file of a name that nobody else has: none that is there is touched.
 fn try_writing(folder: &Path) -> std::io::Result<()> {
-    let probe = folder.join(format!(".writable-{}", std::process::id()));
-    std::fs::write(&probe, b"")?;
-    std::fs::remove_file(&probe)
+    tempfile::Builder::new()
+        .prefix(".writable-")
+        .tempfile_in(folder)?
+        .close()
 }
 
 fn uses(configuration: &Configuration, file: &Path) -> bool {
@@ -42,4 +44,26 @@ fn uses(configuration: &Configuration, file: &Path) -> bool {
         let mut endpoints = source.endpoints.values();
         source.driver == Driver::Sqlite && endpoints.any(|endpoint| endpoint.path() == Some(file))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_to_write_touches_nothing_that_is_there_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = format!(".writable-{}", std::process::id());
+        let there = [own.as_str(), "runtime.toml", "mainstay.pid"];
+        for name in there {
+            std::fs::write(folder.path().join(name), "kept").unwrap();
+        }
+        try_writing(folder.path()).unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), there.len());
+        for name in there {
+            let kept = std::fs::read_to_string(folder.path().join(name)).unwrap();
+            assert_eq!(kept, "kept", "{name}");
+        }
+        assert!(try_writing(&folder.path().join("nowhere")).is_err());
+    }
 }

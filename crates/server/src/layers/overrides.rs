@@ -159,7 +159,9 @@ fn remove(path: &Path) -> io::Result<()> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write;
     let beside = path.with_extension("toml.new");
-    let mut file = std::fs::File::create(&beside)?;
+    // What a run that was killed has left, or a link that somebody else has put there: never written through.
+    remove(&beside)?;
+    let mut file = std::fs::File::create_new(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&beside, path)
@@ -205,6 +207,17 @@ mod tests {
             table(json!({"weights": [1, 2.5, "x"], "on": true})),
         );
         changes.write(&path).unwrap();
+        assert_eq!(Overrides::read(&path).unwrap(), changes);
+        // A new one is written beside it, and through nothing that stands there.
+        let beside = folder.path().join("runtime.toml.new");
+        let other = folder.path().join("other");
+        std::fs::write(&other, "somebody else's").unwrap();
+        std::fs::write(&beside, "left by a run that was killed").unwrap();
+        changes.write(&path).unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&other, &beside).unwrap();
+        changes.write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "somebody else's");
         assert_eq!(Overrides::read(&path).unwrap(), changes);
         assert!(changes.remove(&[]));
         changes.write(&path).unwrap();
