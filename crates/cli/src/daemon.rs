@@ -128,6 +128,10 @@ pub(crate) fn tail(log: &Path, from: u64) -> String {
     const BYTES_MAX: u64 = 8 << 10;
     const LINES_MAX: usize = 15;
     let read = || {
+        // Of a device there is no end to show.
+        if !std::fs::metadata(log)?.is_file() {
+            return Ok(String::new());
+        }
         let mut file = std::fs::File::open(log)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES_MAX))))?;

@@ -287,7 +287,7 @@ fn check(path: &Path, metadata: &std::fs::Metadata, user: u32) -> anyhow::Result
 }
 
 /// Whether the path itself is this very file.
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let place = |found: std::fs::Metadata| (found.dev(), found.ino());
     let (open, named) = (
         file.metadata().map(place),

@@ -1,11 +1,13 @@
 //! `start`: the server in the background.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
@@ -13,7 +15,7 @@ use crate::commands::serve;
 use crate::daemon;
 use crate::exit::Exit;
 use crate::output;
-use crate::pid_file::{PidFile, Record};
+use crate::pid_file::{PidFile, Record, is_at};
 use crate::signals::{self, Signals};
 
 /// How often it looks whether the server answers.
@@ -70,7 +72,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ok(held) => held,
         Err(other) => return Ok(runs_already(other.as_ref(), &pid_path)),
     };
-    let (log, log_begin) = open_log(&log_path)?;
+    let read = arguments.serve.config.iter().chain([&pid_path]);
+    let (log, log_begin) = open_log(&log_path, read)?;
     // Once there is a server, it is not left behind half started.
     let mut signals = Signals::with_hangup()?;
     let child = spawn(&arguments.serve, &held, &pid_path, log, &log_path)?;
@@ -101,17 +104,41 @@ fn runs_already(other: Option<&Record>, path: &Path) -> Exit {
     Exit::Failed
 }
 
-/// The log and where it goes on.
-fn open_log(path: &Path) -> anyhow::Result<(File, u64)> {
-    let log = OpenOptions::new().create(true).append(true).open(path);
+/// The log and where it goes on. `read`: files that are something else.
+fn open_log<'a>(
+    path: &Path,
+    mut read: impl Iterator<Item = &'a PathBuf>,
+) -> anyhow::Result<(File, u64)> {
+    let shown = path.display();
+    let mut options = OpenOptions::new();
+    // A pipe that nobody reads is refused at once.
+    let options = options.custom_flags(OFlag::O_NONBLOCK.bits());
+    let log = options.create(true).append(true).open(path);
     let log = log.with_context(|| {
         format!(
-            "the log {} cannot be written; check its folder and permissions, or name another by --log-file",
-            path.display()
+            "the log {shown} cannot be written; check its folder and permissions, or name another by --log-file"
         )
     })?;
-    let begin = log.metadata()?.len();
-    Ok((log, begin))
+    let metadata = log.metadata()?;
+    let kind = metadata.file_type();
+    ensure!(
+        kind.is_file() || kind.is_char_device(),
+        "the log {shown} is neither a plain file nor a device; name another by --log-file"
+    );
+    if let Some(other) = read.find(|other| is_at(&log, &follow(other))) {
+        bail!(
+            "the log {shown} is read as {} as well; name another by --log-file",
+            other.display()
+        );
+    }
+    // The server waits for a slow device instead of losing lines.
+    fcntl(&log, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
+    Ok((log, metadata.len()))
+}
+
+/// Where a path leads to in the end.
+fn follow(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// The same program as `serve`. It gets the locked file as its stdin, and with it the lock.

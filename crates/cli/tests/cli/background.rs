@@ -1,6 +1,6 @@
 //! `start`, `stop` and `status --background`, as real processes.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -197,6 +197,53 @@ fn a_file_that_is_no_pid_file_is_neither_written_nor_removed() {
         bad(place.run(&status), 1, part);
         assert_eq!((name != "mainstay-data").then(|| read(name)), before);
     }
+}
+
+#[test]
+fn a_log_goes_behind_no_file_that_is_read_and_waits_for_no_reader() {
+    let ground = Ground::with("[server]\nlisten = \"127.0.0.1:0\"\n");
+    let place = &ground.0;
+    place.write("b.toml", "");
+    let pipe = place.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    symlink(place.path().join("a.toml"), place.path().join("link.log")).unwrap();
+    let before = place.read("a.toml");
+    for (log, part) in [
+        ("a.toml", "is read as a.toml as well"),
+        ("link.log", "is read as a.toml as well"),
+        ("b.toml", "is read as b.toml as well"),
+        ("x.pid", "is read as x.pid as well"),
+        ("pipe", "cannot be written"),
+    ] {
+        let given = [
+            "--config",
+            "a.toml",
+            "--config",
+            "b.toml",
+            "--pid-file",
+            "x.pid",
+        ];
+        let refused = ground.start(&[&given[..], &["--log-file", log]].concat());
+        bad(refused, 1, part);
+        bad(ground.stop(&given), 0, "");
+    }
+    assert_eq!(
+        (place.read("a.toml"), place.read("b.toml")),
+        (before, String::new())
+    );
+    // A pipe with a reader is no file to show the end of, and may come to its end.
+    let given = ["--log-file", "pipe"];
+    let _reader = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    bad(
+        ground.start(&given),
+        1,
+        "is neither a plain file nor a device",
+    );
+    good(ground.start(&["--log-file", "/dev/null"]));
 }
 
 #[test]
