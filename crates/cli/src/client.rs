@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
@@ -29,6 +29,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The server bounds its calls itself; this is for one that hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(150);
+
+/// Whether one lives is asked without any work that takes time.
+const ALIVE_MAX: Duration = Duration::from_secs(10);
 
 /// A server refuses larger plain answers by default; one that allows more is believed.
 const BODY_MAX: usize = 1 << 30;
@@ -174,27 +177,52 @@ impl Client {
         }
     }
 
+    /// Finds out whether a Mainstay server is there, even if it wants to be asked in another way.
+    ///
+    /// # Errors
+    /// Nothing answers in time, or something else does.
+    pub(crate) async fn alive(&self) -> anyhow::Result<()> {
+        let asking = self.answer(Method::GET, "/healthz", Bytes::new(), ALIVE_MAX);
+        let (status, answer) = asking.await?;
+        ensure!(
+            is_ours(status, &answer),
+            "{} answered {status}, but not as a Mainstay server does; name one with --url",
+            self.url()
+        );
+        Ok(())
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
-        let (status, body) = tokio::time::timeout(ANSWER_MAX, self.exchange(method, path, body))
-            .await
-            .with_context(|| {
-                format!(
-                    "{} did not answer within {} s; does it hang?",
-                    self.url(),
-                    ANSWER_MAX.as_secs()
-                )
-            })??;
-        let answer: Value = serde_json::from_slice(&body).with_context(|| {
-            format!(
-                "{} answered {status} and no JSON; is it a Mainstay server?",
-                self.url()
-            )
-        })?;
+        let (status, answer) = self.answer(method, path, body, ANSWER_MAX).await?;
         if status.is_success() {
             Ok(answer)
         } else {
             Err(refusal(status, &answer))
         }
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let exchanged = tokio::time::timeout(limit, self.exchange(method, path, body)).await;
+        let (status, body) = exchanged.with_context(|| {
+            format!(
+                "{} did not answer within {} s; does it hang?",
+                self.url(),
+                limit.as_secs()
+            )
+        })??;
+        let answer = serde_json::from_slice(&body).with_context(|| {
+            format!(
+                "{} answered {status} and no JSON; is it a Mainstay server?",
+                self.url()
+            )
+        })?;
+        Ok((status, answer))
     }
 
     async fn exchange(
@@ -309,6 +337,15 @@ pub(crate) fn encoded(name: &str) -> String {
         }
     }
     path
+}
+
+/// What `/healthz` says, or a problem document such as that of a server that is called without its TLS.
+fn is_ours(status: StatusCode, answer: &Value) -> bool {
+    let kind = answer["type"].as_str();
+    match status.is_success() {
+        true => answer["status"] == "ok",
+        false => kind.is_some_and(|kind| kind.starts_with("urn:mainstay:problem:")),
+    }
 }
 
 /// A problem document as an error: what happened, its code, what to do.

@@ -283,7 +283,7 @@ async fn answers(url: &str) -> bool {
         return !url.is_empty();
     }
     match Client::new(url, None) {
-        Ok(client) => client.get("/healthz").await.is_ok(),
+        Ok(client) => client.alive().await.is_ok(),
         Err(_) => false,
     }
 }

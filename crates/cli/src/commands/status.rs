@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, conflicts_with = "watch")]
     json: bool,
-    /// Only whether it answers, which needs no key; exit code 1 if not
+    /// Only whether it answers, which needs no key, and with TLS no authority; exit code 1 if not
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     alive: bool,
     /// The server that `start` has started, by its pid file; exit code 1 if none runs
@@ -96,7 +96,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         None => arguments.target.client()?,
     };
     if arguments.alive {
-        client.get("/healthz").await?;
+        client.alive().await?;
         output::say("it answers")?;
         return Ok(Exit::Ok);
     }

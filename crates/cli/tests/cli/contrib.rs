@@ -1,5 +1,7 @@
 //! What `contrib/` names exists: flags, paths, and a program that behaves as they say.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::program::{Place, run, send};
+use super::program::{Place, Run, run, send};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -202,4 +204,59 @@ fn alive_asks_for_no_key_and_knows_a_server_from_none() {
     drop(server);
     let gone = run(&mut place.command(&["status", "--alive", "--url", &url]));
     assert_eq!(gone.code, 1, "{gone:?}");
+}
+
+/// The check that the image runs, against a server elsewhere than it is looked for by default.
+fn check_health(place: &Place, url: &str) -> Run {
+    let file = read("Containerfile");
+    let (_, check) = file.split_once("CMD [\"mainstay\", ").unwrap();
+    let (check, _) = check.split_once(']').unwrap();
+    let words: Vec<String> = serde_json::from_str(&format!("[{check}]")).unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert!(file.contains("MAINSTAY_URL=http://127.0.0.1:"), "{file}");
+    run(place.command(&words).env("MAINSTAY_URL", url))
+}
+
+#[test]
+fn the_images_health_check_knows_every_server_of_ours_and_no_other() {
+    let place = Place::new();
+    mainstay_testkit::certificates(place.path()).unwrap();
+    let tls = "[server.tls]\ncert = \"server.crt\"\nkey = \"server.key\"\n";
+    for (name, text) in [("plain.toml", ""), ("tls.toml", tls)] {
+        place.write(name, text);
+        let server = place.serve(&["--config", name]);
+        let url = server.url.replace("https:", "http:");
+        let alive = check_health(&place, &url);
+        assert_eq!(
+            (alive.code, alive.out.as_str()),
+            (0, "it answers\n"),
+            "{name}: {alive:?}"
+        );
+    }
+    for (status, body) in [
+        ("200 OK", "{}"),
+        ("200 OK", "{\"status\": 7}"),
+        ("200 OK", "<html>"),
+        (
+            "400 Bad Request",
+            "{\"type\": \"about:blank\", \"status\": 400}",
+        ),
+        ("400 Bad Request", "{\"status\": \"ok\"}"),
+        ("502 Bad Gateway", ""),
+    ] {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", other.local_addr().unwrap());
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = other.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let told = check_health(&place, &url);
+        answering.join().unwrap();
+        assert_eq!(told.code, 1, "{status} {body}: {told:?}");
+    }
 }
