@@ -93,7 +93,7 @@ impl Client {
     pub(crate) fn new(url: &str, ca: Option<&Path>) -> anyhow::Result<Self> {
         let wrong = |what: &str| {
             BadUsage(format!(
-                "the URL {url:?} {what}; write it like {DEFAULT_URL}"
+                "the URL {url:?} {what}; write it like {DEFAULT_URL} or https://db.example:7717"
             ))
         };
         let whole = match url.contains("://") {
@@ -104,7 +104,7 @@ impl Client {
         let encrypts = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => bail!(wrong("does not begin with http://")),
+            _ => bail!(wrong("begins neither with http:// nor with https://")),
         };
         if uri.path() != "/" || uri.query().is_some() {
             bail!(wrong("has a path, which is not wanted"));
@@ -375,7 +375,13 @@ mod tests {
     fn urls_that_cannot_be_used_are_refused_with_their_reason() {
         let table = [
             ("https://localhost", "TLS"),
-            ("postgres://localhost", "does not begin with http://"),
+            (
+                "postgres://localhost",
+                "begins neither with http:// nor with https://",
+            ),
+            ("htps://localhost", "nor with https://"),
+            ("ftp://localhost", "nor with https://"),
+            ("://localhost", "nor with https://"),
             ("http://localhost/v1", "path"),
             ("http://local host", "is not one"),
             ("", "is not one"),
