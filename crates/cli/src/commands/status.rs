@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// A server in the background.
-struct Background {
+/// What the pid file says of the server that `start` has started.
+struct Daemon {
     url: String,
     line: String,
 }
@@ -87,11 +87,11 @@ struct Stats {
 
 /// Shows it, once or until Ctrl-C.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let background = match background(&arguments).await? {
-        Ok(background) => background,
+    let daemon = match find_daemon(&arguments).await? {
+        Ok(daemon) => daemon,
         Err(exit) => return Ok(exit),
     };
-    let client = match &background {
+    let client = match &daemon {
         Some(server) => arguments.target.client_of(&server.url)?,
         None => arguments.target.client()?,
     };
@@ -108,7 +108,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.watch {
         return watch(&client).await;
     }
-    if let Some(server) = &background {
+    if let Some(server) = &daemon {
         output::say(&server.line)?;
     }
     let sources = sources(&client).await?;
@@ -117,13 +117,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 #[cfg(not(unix))]
-async fn background(_: &Arguments) -> anyhow::Result<Result<Option<Background>, Exit>> {
+async fn find_daemon(_: &Arguments) -> anyhow::Result<Result<Option<Daemon>, Exit>> {
     Ok(Ok(None))
 }
 
 /// The server that `start` has started, where it is asked for.
 #[cfg(unix)]
-async fn background(arguments: &Arguments) -> anyhow::Result<Result<Option<Background>, Exit>> {
+async fn find_daemon(arguments: &Arguments) -> anyhow::Result<Result<Option<Daemon>, Exit>> {
     if !arguments.background {
         return Ok(Ok(None));
     }
@@ -149,7 +149,7 @@ async fn background(arguments: &Arguments) -> anyhow::Result<Result<Option<Backg
         );
     }
     let line = format!("pid {} · log {}", record.pid, record.log.display());
-    Ok(Ok(Some(Background {
+    Ok(Ok(Some(Daemon {
         url: record.told,
         line,
     })))
