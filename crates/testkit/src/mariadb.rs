@@ -289,7 +289,7 @@ impl MariadbServer {
     /// # Errors
     /// It does not run.
     pub fn sigstop(&self) -> Result<()> {
-        process::signal(self.running_pid()?, Signal::SIGSTOP);
+        process::stop(self.running_pid()?);
         Ok(())
     }
 

@@ -2,9 +2,13 @@
 //! to the process group would miss them: the tree is read from the process table.
 
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::time::Instant;
+
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
@@ -42,12 +46,46 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 
 /// Stops a server and its children. The server first: after that it starts no more of them.
 pub(crate) fn stop_tree(pid: i32) -> Vec<i32> {
-    signal(pid, Signal::SIGSTOP);
+    stop(pid);
     let children = children(pid);
     for child in &children {
         signal(*child, Signal::SIGSTOP);
     }
+    children.iter().for_each(|child| await_stop(*child));
     children
+}
+
+/// Stops a process with all its threads.
+pub(crate) fn stop(pid: i32) {
+    signal(pid, Signal::SIGSTOP);
+    await_stop(pid);
+}
+
+/// The signal is taken when a thread runs next; until then another one may answer a client. Where there is no
+/// `/proc` it is hoped for.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "servers are stopped and killed from where nothing can be awaited, and it takes a moment"
+)]
+fn await_stop(pid: i32) {
+    let end = Instant::now() + STOPPED_WITHIN;
+    while !has_stopped(pid) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether no thread of it runs.
+fn has_stopped(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rfind(')')
+            .and_then(|end| stat[end + 1..].trim_start().chars().next());
+        matches!(state, None | Some('T' | 't' | 'Z' | 'X'))
+    })
 }
 
 /// Lets a stopped server and its children go on.
