@@ -71,6 +71,13 @@ need_curl() {
     fi
 }
 
+# It reads the unit in contrib/, which is for Linux alone.
+need_systemd_analyze() {
+    if [ "$(uname -s)" = Linux ] && ! command -v systemd-analyze >/dev/null; then
+        need_install "systemd-analyze is missing" systemd
+    fi
+}
+
 # The tests start private servers from these programs; the machine's own server is never used.
 need_postgresql() {
     if command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
