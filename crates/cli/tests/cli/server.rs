@@ -174,7 +174,7 @@ fn a_second_ctrl_c_ends_it_at_once_with_work_in_flight() {
     server.signal(Signal::SIGINT);
     let (code, err) = server.wait();
     // The statement would go on until its limit, and the server would wait for it.
-    assert!(second.elapsed() < Duration::from_secs(5), "{err}");
+    assert!(second.elapsed() < Duration::from_secs(20), "{err}");
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("ended at once"), "{err}");
     let asked = asking.wait_with_output().unwrap();
