@@ -279,8 +279,8 @@ pub trait Verbs: Database {
     }
 
     /// Runs a closure in a transaction and commits. On contention, or if the transaction was lost before
-    /// its commit was sent, the whole closure is run again, up to `reruns` times; never after a commit
-    /// was sent. Any error of the closure rolls back.
+    /// its commit was sent, the whole closure is run again, up to `reruns` times; after a commit was sent only if a
+    /// proof shows that it did not take place. Any error of the closure rolls back.
     fn transaction<T, F>(
         &self,
         begin: Begin,

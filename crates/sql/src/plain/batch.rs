@@ -10,6 +10,7 @@ use super::Plain;
 use super::keyed::Claim;
 use super::limit::{Ended, HandOver, timeout, unknown, until};
 use super::proving::mark;
+use super::sessions::Held;
 use super::statement::{give_back, of_generation, refuse_control};
 use super::transaction::commit_again;
 use crate::connection::Connection;
@@ -17,6 +18,7 @@ use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult
 use crate::dialect::Dialect;
 use crate::error::{SqlError, Verdict};
 use crate::proof::{Lineage, Proving};
+use crate::schema::Schema;
 use crate::transaction::Begin;
 use crate::value::Value;
 
@@ -220,12 +222,7 @@ impl Plain {
         let started = Instant::now();
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
         let steps = Steps::of(&request.work);
-        let mut leaves_nothing = true;
-        for text in steps.texts() {
-            let class = self.schema_of(scope.schema.as_ref()).classify(text);
-            refuse_control(&class)?;
-            leaves_nothing &= class.is_single_dml || class.safety.is_read();
-        }
+        let leaves_nothing = leaves_nothing(&steps, self.schema_of(scope.schema.as_ref()))?;
         let attempt = scope.attempt.as_ref();
         let proving = scope.proving.as_deref();
         if let Some(proving) = proving {
@@ -257,35 +254,17 @@ impl Plain {
         };
         let work = async { Ok(run.on(lease.as_mut()).await) };
         let ended = until(ends_at, cancel, may_cancel, work).await;
-        let (done, is_quiet, is_late) = match ended {
-            Ended::InTime(done) => (done.ok(), true, false),
-            Ended::Late { result, is_quiet } => (result.and_then(Result::ok), is_quiet, true),
-        };
-        let is_over = done.as_ref().is_some_and(|done| done.is_over);
-        lease.set_active(!is_over);
-        if is_quiet {
-            give_back(&mut lease);
-        } else {
-            lease.mark_broken();
-        }
-        // What failed and left no transaction open was rolled back.
-        let is_undone = is_over && done.as_ref().is_some_and(|done| done.result.is_err());
-        let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
         let is_mysql = self.shared.dialect == Dialect::MySql;
         let proof = Proof {
             only_reads: request.safety.is_read(),
             undoes_all: !is_mysql,
-            is_undone,
+            is_undone: false,
             keeps: is_mysql && !leaves_nothing,
-            is_late,
+            is_late: false,
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
         };
-        let result = result.map_err(|error| match error.detail().verdict {
-            // It was us who cancelled.
-            Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
-            _ => of_generation(&mut lease, proof.judge(error)),
-        });
+        let result = settle_batch(&mut lease, ended, proof);
         drop(lease);
         let mut answer = match proving {
             Some(proving) => self.proved(proving, result)?,
@@ -297,6 +276,45 @@ impl Plain {
         answer.meta.correlation_id = request.options.correlation_id;
         Ok(answer)
     }
+}
+
+/// Whether the steps leave nothing behind in their session; refuses what is not for a batch.
+fn leaves_nothing(steps: &Steps<'_>, schema: &Schema) -> Result<bool, SqlError> {
+    let mut leaves_nothing = true;
+    for text in steps.texts() {
+        let class = schema.classify(text);
+        refuse_control(&class)?;
+        leaves_nothing &= class.is_single_dml || class.safety.is_read();
+    }
+    Ok(leaves_nothing)
+}
+
+/// Ends the part of a lease that ran a batch, and says what its end proves.
+fn settle_batch(
+    lease: &mut Held,
+    ended: Ended<Done>,
+    mut proof: Proof,
+) -> Result<Answer, SqlError> {
+    let (done, is_quiet, is_late) = match ended {
+        Ended::InTime(done) => (done.ok(), true, false),
+        Ended::Late { result, is_quiet } => (result.and_then(Result::ok), is_quiet, true),
+    };
+    let is_over = done.as_ref().is_some_and(|done| done.is_over);
+    lease.set_active(!is_over);
+    if is_quiet {
+        give_back(lease);
+    } else {
+        lease.mark_broken();
+    }
+    // What failed and left no transaction open was rolled back.
+    proof.is_undone = is_over && done.as_ref().is_some_and(|done| done.result.is_err());
+    proof.is_late = is_late;
+    let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
+    result.map_err(|error| match error.detail().verdict {
+        // It was us who cancelled.
+        Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
+        _ => of_generation(lease, proof.judge(error)),
+    })
 }
 
 /// What is known about a transaction that failed.

@@ -59,25 +59,20 @@ impl DataProxy {
         let work = |attempt: Attempt<Member>| {
             let (member, attempt) = attempt.split();
             async move {
-                let endpoint = attempt.endpoint.clone();
-                let id = attempt.correlation_id;
+                let (endpoint, id) = (attempt.endpoint.clone(), attempt.correlation_id);
                 let scope = self.within(attempt, wanted, scope);
                 let begun = member.begin(begin, scope).await;
-                let begun = begun.map_err(|error| errors::at(&endpoint, error))?;
-                Ok((begun, id))
+                Ok((begun.map_err(|error| errors::at(&endpoint, error))?, id))
             }
         };
         let leased = self
             .source()
             .lease(&operation, route, &errors::classify, work)
             .await;
-        let leased = match leased {
-            Ok(leased) => leased,
-            Err(error) => {
-                let parts = error.into_parts();
-                return Err(self.failed(parts, &operation, begin.access, Safety::Read));
-            }
-        };
+        let leased = leased.map_err(|error| {
+            let parts = error.into_parts();
+            self.failed(parts, &operation, begin.access, Safety::Read)
+        })?;
         let (endpoint, epoch) = (leased.endpoint.clone(), leased.epoch);
         let ((inner, id), held) = leased.split();
         // Its statements and its end go under the id of its beginning, at every level.

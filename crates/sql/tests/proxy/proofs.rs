@@ -212,3 +212,66 @@ async fn a_transaction_that_changed_nothing_has_nothing_to_lose() {
         ["SELECT pg_current_xact_id_if_assigned()::text"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_behind_an_endpoint_looks_the_commit_up_for_the_outer_one() {
+    for (found, fate) in [(0, None), (1, Some(Code::TransactionLost))] {
+        let inner = bench(None, false);
+        let policy = Policy::new(super::settings()).unwrap();
+        let member: Arc<dyn Database> = Arc::new(inner.proxy.clone());
+        let outer = DataProxy::builder("outer", policy)
+            .endpoint(EndpointSpec::new("in", member).role(Role::Primary))
+            .commit_proof(CommitProof::new(ProofForm::Table))
+            .build()
+            .unwrap();
+        let begun = outer.begin(&Begin::default(), Scope::default()).await;
+        let transaction = begun.unwrap();
+        // The token is new; it is there, or not.
+        for reply in [Reply::affected(1), Reply::affected(found)] {
+            inner.driver.next(Point::Run, reply);
+        }
+        inner
+            .driver
+            .next(Point::Commit, Reply::breaks(connection_lost()));
+        let ended = transaction.commit().await;
+        assert_eq!(ended.map_err(|error| error.code()).err(), fate, "{found}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_whose_commit_did_not_take_place_is_run_again() {
+    let bench = bench(by_table(), false);
+    bench
+        .driver
+        .on_text("mainstay_commits", Reply::affected(1))
+        .next(Point::Commit, Reply::breaks(connection_lost()));
+    let runs = std::sync::atomic::AtomicU32::new(0);
+    let ran = bench.proxy.transaction(Begin::default(), 1, |_| {
+        runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(())))
+    });
+    ran.await.unwrap();
+    assert_eq!(runs.into_inner(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_cut_before_its_commit_was_not_committed() {
+    let bench = bench(by_table(), false);
+    let run = |reply| bench.driver.next(Point::Run, reply);
+    // The table is there; the first statement has left when its endpoint is given up.
+    run(Reply::default());
+    run(Reply::hangs());
+    let script = bench.proxy.script(SCRIPT, Options::default());
+    let giving_up = async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        bench.proxy.source().isolate("a").unwrap();
+    };
+    let (ended, ()) = tokio::join!(script, giving_up);
+    let error = ended.unwrap_err();
+    let said = (error.code(), error.sent());
+    assert_eq!(
+        said,
+        (Code::DeadlineExceeded, Sent::YesUnprocessed),
+        "{error}"
+    );
+}
