@@ -20,6 +20,8 @@ mod keys;
 mod pages;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/query.rs"]
+mod query;
 #[path = "cli/server.rs"]
 mod server;
 #[path = "cli/signals.rs"]

@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         let client = arguments.target.client()?;
         return ask(&arguments, &client).await;
     }
-    let (running, key) = match start(&arguments.config).await? {
+    let (running, key) = match start(&arguments.config, arguments.source.as_deref()).await? {
         Ok(started) => started,
         Err(exit) => return Ok(exit),
     };
@@ -111,7 +111,10 @@ async fn ask(arguments: &Arguments, client: &Client) -> anyhow::Result<Exit> {
 
 /// The same server on a port of its own, and the key that it asks of everybody: one way to run a statement,
 /// not two.
-async fn start(files: &[PathBuf]) -> anyhow::Result<Result<(Running, String), Exit>> {
+async fn start(
+    files: &[PathBuf],
+    source: Option<&str>,
+) -> anyhow::Result<Result<(Running, String), Exit>> {
     let listen = Flag {
         name: "--config".to_owned(),
         path: "server.listen".to_owned(),
@@ -123,7 +126,16 @@ async fn start(files: &[PathBuf]) -> anyhow::Result<Result<(Running, String), Ex
         Err(StartError::Configuration(problems)) => return Ok(Err(settings::refuse(&problems))),
         Err(error) => return Err(serve::refused(error)),
     };
-    for served in running.sources().iter() {
+    let sources = running.sources();
+    let wanted = match source {
+        Some(name) => sources.get(name),
+        None => {
+            let mut all = sources.iter();
+            // Of several none is meant, which is told to the user.
+            all.next().filter(|_| all.next().is_none())
+        }
+    };
+    if let Some(served) = wanted {
         let source = served.proxy().source();
         let has_primary = source.wait_for(PRIMARY_WAIT, |now| {
             !now.has_roles() || now.primary().is_some()

@@ -394,48 +394,6 @@ fn query_prints_tables_json_and_csv_and_tells_refusals() {
 }
 
 #[test]
-fn query_runs_in_this_process_with_a_configuration() {
-    let place = Place::new();
-    place.write(
-        "a.toml",
-        "[sources.own]\ndriver = \"sqlite\"\npath = \"own.db\"\noptions = { create = \"true\" }\n[sources.own.endpoints.a]\n",
-    );
-    let query = |sql: &str| place.run(&["query", "--config", "a.toml", sql]);
-    let made = query("CREATE TABLE t (a INTEGER PRIMARY KEY)");
-    assert_eq!(made.code, 0, "{made:?}");
-    let wrote = query("INSERT INTO t VALUES (41), (42)");
-    assert!(wrote.out.contains("2 rows affected"), "{wrote:?}");
-    let read = query("SELECT max(a) AS a FROM t");
-    assert!(read.out.starts_with(" a\n42\n"), "{read:?}");
-    // Keys of the file are for callers of a server that is served to others.
-    let hash = "0".repeat(64);
-    let keys = format!("[server.keys.a]\nsha256 = \"{hash}\"\nrole = \"read\"\n");
-    place.write("keys.toml", &(keys + &place.read("a.toml")));
-    for more in [&[][..], &["--key", "another"]] {
-        let arguments = [&["query", "--config", "keys.toml"][..], more];
-        let insert = place.run(
-            &[
-                &arguments.concat()[..],
-                &[
-                    "INSERT INTO t VALUES (?) RETURNING a",
-                    "--param",
-                    &more.len().to_string(),
-                ],
-            ]
-            .concat(),
-        );
-        assert_eq!(insert.code, 0, "{insert:?}");
-    }
-    place.write("wrong.toml", "[server]\nno = 1\n");
-    assert_eq!(
-        place
-            .run(&["query", "--config", "wrong.toml", "SELECT 1"])
-            .code,
-        2
-    );
-}
-
-#[test]
 fn a_statement_is_explained_by_a_running_server() {
     let place = Place::new();
     let server = place.serve(&[]);
