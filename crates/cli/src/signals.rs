@@ -59,29 +59,27 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Waits for the next one that ends the program or asks to reload.
+    /// Waits for the next one that ends the program or asks to reload. Cancel safe: a signal that came is not
+    /// lost.
     pub(crate) async fn next_or_reload(&mut self) -> Wish {
-        #[cfg(unix)]
-        if let Some(mut reload) = self.reload.take() {
-            let wish = tokio::select! {
-                () = self.next() => Wish::End,
-                _ = reload.recv() => Wish::Reload,
-            };
-            self.reload = Some(reload);
-            return wish;
-        }
-        self.next().await;
-        Wish::End
+        self.wish(true).await
     }
 
-    /// Waits for the next one. Cancel safe: a signal that came is not lost.
+    /// Waits for the next one that ends the program; one that asks to reload is kept. Cancel safe: a signal that
+    /// came is not lost.
     pub(crate) async fn next(&mut self) {
+        self.wish(false).await;
+    }
+
+    async fn wish(&mut self, reloads: bool) -> Wish {
         loop {
-            self.any().await;
+            if self.any(reloads).await == Wish::Reload {
+                return Wish::Reload;
+            }
             let now = Instant::now();
             if is_another(self.last, now) {
                 self.last = Some(now);
-                return;
+                return Wish::End;
             }
         }
     }
@@ -104,18 +102,20 @@ impl Signals {
     }
 
     #[cfg(unix)]
-    async fn any(&mut self) {
+    async fn any(&mut self, reloads: bool) -> Wish {
+        use std::task::Poll;
         std::future::poll_fn(|context| {
-            match self
-                .kinds
-                .iter_mut()
-                .any(|kind| kind.poll_recv(context).is_ready())
-            {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
+            let mut kinds = self.kinds.iter_mut();
+            if kinds.any(|kind| kind.poll_recv(context).is_ready()) {
+                return Poll::Ready(Wish::End);
+            }
+            let mut reload = self.reload.iter_mut().filter(|_| reloads);
+            match reload.any(|reload| reload.poll_recv(context).is_ready()) {
+                true => Poll::Ready(Wish::Reload),
+                false => Poll::Pending,
             }
         })
-        .await;
+        .await
     }
 
     #[cfg(not(unix))]
@@ -124,11 +124,12 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    async fn any(&mut self) {
+    async fn any(&mut self, _: bool) -> Wish {
         // Without signals the process ends as its system ends processes.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        Wish::End
     }
 }
 
@@ -140,6 +141,25 @@ fn is_another(last: Option<Instant>, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_wait_that_is_given_up_loses_no_signal() {
+        use nix::sys::signal::{Signal, raise};
+        use tokio::signal::unix::{SignalKind, signal};
+        const MOMENT: Duration = Duration::from_millis(20);
+        let mut signals = Signals::of(false).unwrap();
+        // Not one of the usual kinds: the process has other tests.
+        signals.reload = Some(signal(SignalKind::user_defined1()).unwrap());
+        for _ in 0..3 {
+            let given_up = tokio::time::timeout(MOMENT, signals.next_or_reload()).await;
+            assert!(given_up.is_err());
+            raise(Signal::SIGUSR1).unwrap();
+            // Whoever waits for the end alone leaves it for later.
+            assert!(tokio::time::timeout(MOMENT, signals.next()).await.is_err());
+            assert_eq!(signals.next_or_reload().await, Wish::Reload);
+        }
+    }
 
     #[tokio::test]
     async fn two_signals_at_once_are_one_wish_and_a_later_one_is_another() {

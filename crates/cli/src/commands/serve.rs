@@ -194,8 +194,9 @@ async fn end(running: Running, signals: &mut Signals) -> (String, Exit) {
         "mainstay: finishing what is in flight, at most {} s; once more to end at once",
         limit.as_secs()
     ));
+    let begun = Instant::now();
     tokio::select! {
-        ended = running.shutdown(limit) => told(&ended, limit),
+        ended = running.shutdown(limit) => told(&ended, begun.elapsed()),
         () = signals.next() => {
             ("mainstay: ended at once; work in flight was cut".to_owned(), Exit::Failed)
         }
@@ -203,7 +204,7 @@ async fn end(running: Running, signals: &mut Signals) -> (String, Exit) {
 }
 
 /// How it ended, and with what.
-fn told(ended: &Ended, limit: Duration) -> (String, Exit) {
+fn told(ended: &Ended, took: Duration) -> (String, Exit) {
     let mut cut = Vec::new();
     if ended.transactions > 0 {
         let open = settings::counted(ended.transactions, "open transaction");
@@ -219,9 +220,9 @@ fn told(ended: &Ended, limit: Duration) -> (String, Exit) {
         (true, false) => (format!("mainstay: ended, {cut}"), Exit::Ok),
         (false, _) => {
             let cut = if cut.is_empty() { "work left" } else { &cut };
-            let limit = limit.as_secs();
+            let took = took.as_secs();
             let told = format!(
-                "mainstay: ended after {limit} s, {cut}; see the log for what hung, or raise server.drain_timeout"
+                "mainstay: ended after {took} s, {cut}; see the log for what hung, or raise server.drain_timeout"
             );
             (told, Exit::Failed)
         }
