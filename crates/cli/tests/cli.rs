@@ -18,6 +18,8 @@ mod files;
 mod keys;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/pid_file.rs"]
+mod pid_file;
 #[path = "cli/program.rs"]
 mod program;
 #[path = "cli/query.rs"]
