@@ -59,6 +59,14 @@ impl Target {
         self.client_of(&self.url)
     }
 
+    /// Finds out whether a server is there, or at another URL. No key is shown.
+    ///
+    /// # Errors
+    /// The URL cannot be used.
+    pub(crate) fn prober(&self, other: Option<&str>) -> anyhow::Result<Client> {
+        Client::prober(other.unwrap_or(&self.url), self.ca.as_deref())
+    }
+
     /// The client for another URL, with the same key.
     ///
     /// # Errors
@@ -91,6 +99,20 @@ impl Client {
     /// # Errors
     /// The URL or the file cannot be used.
     pub(crate) fn new(url: &str, ca: Option<&Path>) -> anyhow::Result<Self> {
+        let (mut client, encrypts) = Client::plain(url)?;
+        if encrypts {
+            let ca = ca.ok_or_else(|| {
+                BadUsage(format!(
+                    "the URL {url:?} asks for TLS: name the authority of its certificate by --ca FILE"
+                ))
+            })?;
+            client.tls = Some(trusting(&client.host, ca)?);
+        }
+        Ok(client)
+    }
+
+    /// Without encryption, and whether the URL asks for it.
+    fn plain(url: &str) -> anyhow::Result<(Self, bool)> {
         let wrong = |what: &str| {
             BadUsage(format!(
                 "the URL {url:?} {what}; write it like {DEFAULT_URL} or https://db.example:7717"
@@ -114,20 +136,26 @@ impl Client {
         let usual = if encrypts { 443 } else { 80 };
         let port = uri.port_u16().unwrap_or(usual);
         let name = host.trim_matches(['[', ']']).to_owned();
-        let tls = match (encrypts, ca) {
-            (false, _) => None,
-            (true, Some(ca)) => Some(trusting(&name, ca)?),
-            (true, None) => bail!(BadUsage(format!(
-                "the URL {url:?} asks for TLS: name the authority of its certificate by --ca FILE"
-            ))),
-        };
-        Ok(Client {
+        let client = Client {
+            authority: format!("{host}:{port}"),
             host: name,
             port,
-            authority: format!("{host}:{port}"),
             key: None,
-            tls,
-        })
+            tls: None,
+        };
+        Ok((client, encrypts))
+    }
+
+    /// One that finds out who is [`alive`](Client::alive). It shows no key; without an authority it asks also a
+    /// server with TLS in plain HTTP, which that one refuses in our words.
+    ///
+    /// # Errors
+    /// As [`new`](Client::new).
+    pub(crate) fn prober(url: &str, ca: Option<&Path>) -> anyhow::Result<Self> {
+        match ca {
+            Some(_) => Client::new(url, ca),
+            None => Ok(Client::plain(url)?.0),
+        }
     }
 
     /// Shows a key with every question.

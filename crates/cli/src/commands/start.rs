@@ -276,14 +276,11 @@ impl Started {
     }
 }
 
-/// Whether a server is there. With TLS it is not asked, because what its certificate is for is not known
-/// here: it says its address only once it listens.
+/// Whether a server is there. One with TLS is asked as well, though what its certificate is for is not known here.
 async fn answers(url: &str) -> bool {
-    if !url.starts_with("http://") {
-        return !url.is_empty();
-    }
-    match Client::new(url, None) {
+    match Client::prober(url, None) {
         Ok(client) => client.alive().await.is_ok(),
+        // It says where it listens only once it does.
         Err(_) => false,
     }
 }

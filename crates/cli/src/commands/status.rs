@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, conflicts_with = "watch")]
     json: bool,
-    /// Only whether it answers, which needs no key, and with TLS no authority; exit code 1 if not
+    /// Only whether it answers; no key is shown, and TLS needs no authority; exit code 1 if not
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     alive: bool,
     /// The server that `start` has started, by its pid file; exit code 1 if none runs
@@ -91,15 +91,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ok(daemon) => daemon,
         Err(exit) => return Ok(exit),
     };
+    if arguments.alive {
+        let url = daemon.as_ref().map(|server| server.url.as_str());
+        arguments.target.prober(url)?.alive().await?;
+        output::say("it answers")?;
+        return Ok(Exit::Ok);
+    }
     let client = match &daemon {
         Some(server) => arguments.target.client_of(&server.url)?,
         None => arguments.target.client()?,
     };
-    if arguments.alive {
-        client.alive().await?;
-        output::say("it answers")?;
-        return Ok(Exit::Ok);
-    }
     if arguments.json {
         let all = serde_json::json!({"sources": documents(&client).await?});
         output::say(&serde_json::to_string_pretty(&all)?)?;

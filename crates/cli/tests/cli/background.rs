@@ -122,6 +122,20 @@ fn start_comes_back_when_the_server_answers_and_stop_when_it_has_ended() {
 }
 
 #[test]
+fn a_server_with_tls_is_started_looked_at_and_stopped() {
+    let ground = Ground::with("[server.tls]\ncert = \"server.crt\"\nkey = \"server.key\"\n");
+    let files = mainstay_testkit::certificates(ground.0.path()).unwrap();
+    let started = good(ground.start(&["--config", "a.toml"]));
+    assert!(url(&started).starts_with("https://"), "{started:?}");
+    let alive = ["status", "--background", "--alive"];
+    assert_eq!(good(ground.0.run(&alive)).out, "it answers\n");
+    let ca = files.ca.display().to_string();
+    good(ground.0.run(&["status", "--background", "--ca", &ca]));
+    good(ground.stop(&[]));
+    bad(ground.0.run(&alive), 1, "no server is running");
+}
+
+#[test]
 fn of_two_starts_at_once_one_wins_and_the_other_says_so() {
     let ground = Ground::new();
     for _ in 0..5 {

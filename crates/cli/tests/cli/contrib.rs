@@ -215,7 +215,10 @@ fn check_health(place: &Place, url: &str) -> Run {
     let words: Vec<String> = serde_json::from_str(&format!("[{check}]")).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert!(file.contains("MAINSTAY_URL=http://127.0.0.1:"), "{file}");
-    run(place.command(&words).env("MAINSTAY_URL", url))
+    let mut command = place.command(&words);
+    run(command
+        .env("MAINSTAY_URL", url)
+        .env("MAINSTAY_KEY", "a secret"))
 }
 
 #[test]
@@ -226,13 +229,14 @@ fn the_images_health_check_knows_every_server_of_ours_and_no_other() {
     for (name, text) in [("plain.toml", ""), ("tls.toml", tls)] {
         place.write(name, text);
         let server = place.serve(&["--config", name]);
-        let url = server.url.replace("https:", "http:");
-        let alive = check_health(&place, &url);
-        assert_eq!(
-            (alive.code, alive.out.as_str()),
-            (0, "it answers\n"),
-            "{name}: {alive:?}"
-        );
+        for url in [server.url.replace("https:", "http:"), server.url.clone()] {
+            let alive = check_health(&place, &url);
+            assert_eq!(
+                (alive.code, alive.out.as_str()),
+                (0, "it answers\n"),
+                "{url}: {alive:?}"
+            );
+        }
     }
     for (status, body) in [
         ("200 OK", "{}"),
@@ -253,11 +257,15 @@ fn the_images_health_check_knows_every_server_of_ours_and_no_other() {
         );
         let answering = std::thread::spawn(move || {
             let (mut stream, _) = other.accept().unwrap();
-            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let mut asked = [0; 4096];
+            let length = stream.read(&mut asked).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8(asked[..length].to_vec()).unwrap()
         });
         let told = check_health(&place, &url);
-        answering.join().unwrap();
+        let asked = answering.join().unwrap();
+        // It may be nobody's server, and the line is not encrypted.
+        assert!(!asked.contains("secret"), "{asked}");
         assert_eq!(told.code, 1, "{status} {body}: {told:?}");
     }
 }
