@@ -194,6 +194,33 @@ fn a_database_file_that_is_missing_is_a_warning_with_what_to_do() {
 }
 
 #[test]
+fn what_cannot_be_looked_at_is_not_called_missing() {
+    let place = Place::new();
+    std::os::unix::fs::symlink("loop", place.path().join("loop")).unwrap();
+    place.write("text", "");
+    let table = [
+        ("a", "loop/a.db", "the folder loop cannot be looked at: "),
+        ("b", "loop", "the file loop cannot be looked at: "),
+        ("c", "text/a.db", "the folder text is none"),
+        ("d", "no/a.db", "the folder no is missing"),
+    ];
+    let source = |(name, path, _): &(&str, &str, &str)| {
+        format!(
+            "[sources.{name}]\ndriver = \"sqlite\"\npath = {path:?}\n[sources.{name}.endpoints.a]\n"
+        )
+    };
+    place.write("a.toml", &table.iter().map(source).collect::<String>());
+    let checked = place.run(&["check", "a.toml"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let lines: Vec<&str> = checked.out.lines().collect();
+    assert_eq!(lines.len(), table.len() + 1, "{checked:?}");
+    for ((name, _, part), line) in table.iter().zip(lines) {
+        let expected = format!("warning: sources.{name}.path: {part}");
+        assert!(line.contains(&expected), "{expected}: {line}");
+    }
+}
+
+#[test]
 fn what_can_never_be_a_database_is_an_error_of_check() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("folder")).unwrap();

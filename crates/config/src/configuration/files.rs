@@ -1,7 +1,7 @@
 //! Database files that are not there, or are none. What is missing may come: those are warnings. A folder
 //! or another kind of file never becomes a database: those are errors.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use super::Configuration;
@@ -62,22 +62,45 @@ impl File<'_> {
         let folder = self.path.parent();
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
         // The program makes its own folder.
-        if let Some(folder) = folder.filter(|folder| *folder != data_dir && !folder.is_dir()) {
-            let wrong = Wrong::new(format!("the folder {} is missing", self.shown(folder)));
-            return Some(match self.is_secret {
-                true => wrong.hint("make it"),
-                false => wrong.hint(format!("make it with `mkdir -p {}`", folder.display())),
-            });
+        if let Some(folder) = folder.filter(|folder| *folder != data_dir) {
+            match std::fs::metadata(folder) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => {
+                    let wrong = Wrong::new(format!("the folder {} is none", self.shown(folder)));
+                    return Some(wrong.hint("name a path in a folder"));
+                }
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Some(self.unknown("folder", folder, &error));
+                }
+                Err(_) => {
+                    let wrong = Wrong::new(format!("the folder {} is missing", self.shown(folder)));
+                    return Some(match self.is_secret {
+                        true => wrong.hint("make it"),
+                        false => {
+                            wrong.hint(format!("make it with `mkdir -p {}`", folder.display()))
+                        }
+                    });
+                }
+            }
         }
         let is_made = endpoint
             .options
             .get("create")
             .is_some_and(|create| create == "true");
-        if is_made || self.path.exists() {
-            return None;
+        match self.path.try_exists() {
+            Err(error) => return Some(self.unknown("file", self.path, &error)),
+            Ok(is_there) if is_there || is_made => return None,
+            Ok(_) => {}
         }
         let wrong = Wrong::new(format!("the file {} is missing", self.shown(self.path)));
         Some(wrong.hint("make the file, or set options.create = true"))
+    }
+
+    /// What cannot be looked at may be there or not.
+    fn unknown(&self, what: &str, path: &Path, error: &std::io::Error) -> Wrong {
+        let shown = self.shown(path);
+        Wrong::new(format!("the {what} {shown} cannot be looked at: {error}"))
+            .hint("check the path, and that this user may enter its folders")
     }
 
     /// What is there and can never be a database. A file that cannot be read is not judged.
