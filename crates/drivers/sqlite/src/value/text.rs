@@ -59,7 +59,8 @@ pub(super) fn parse_time(text: &str) -> Option<TimeOfDay> {
 }
 
 pub(super) fn parse_timestamp(text: &str) -> Option<Finite<Micros>> {
-    let (day, clock) = text.split_once(' ')?;
+    let (day, clock) = text.split_at_checked(10)?;
+    let clock = clock.strip_prefix(' ')?;
     let micros = parse_day(day)?
         .checked_mul(MICROS_PER_DAY)?
         .checked_add(parse_clock(clock)?)?;
