@@ -1,9 +1,10 @@
 //! Conditions on the rows of an entity, and the order they come in.
 
-use crate::catalog::Entity;
+use crate::catalog::{Entity, EntityColumn};
+use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
 use crate::sql_text::SqlText;
-use crate::value::Value;
+use crate::value::{ColumnType, Value};
 
 /// Values that one `in` may have; databases bound their parameters at 32 766 (SQLite) and above.
 pub const IN_MAX: usize = 10_000;
@@ -116,8 +117,10 @@ impl Filter {
     /// # Errors
     /// `unknown_column`, or `bad_request` and `bad_value` where values and operator do not fit.
     pub(crate) fn write(&self, text: &mut SqlText, entity: &Entity) -> Result<(), SqlError> {
-        let column = &entity.column(&self.field)?.name;
+        let column = entity.column(&self.field)?;
         self.check()?;
+        self.check_type(column, text.dialect())?;
+        let column = &column.name;
         if self.values.is_empty() && matches!(self.operator, Operator::In | Operator::NotIn) {
             let is_in = self.operator == Operator::In;
             text.push(if is_in { "1 = 0" } else { "1 = 1" });
@@ -202,6 +205,32 @@ impl Filter {
         Ok(())
     }
 
+    /// Refuses a value that a database would compare with the column after bending one of the two: on MySQL
+    /// every text that is no number equals 0.
+    fn check_type(&self, column: &EntityColumn, dialect: Dialect) -> Result<(), SqlError> {
+        if matches!(
+            self.operator,
+            Operator::Like | Operator::StartsWith | Operator::Contains
+        ) {
+            return Ok(());
+        }
+        let misfit = |value: &&Value| misfits(&column.column_type, value, dialect);
+        let Some(value) = self.values.iter().find(misfit) else {
+            return Ok(());
+        };
+        let error = SqlError::caller(
+            Code::BadValue,
+            format!(
+                "{:?} holds {}, and the filter gives {}",
+                column.name,
+                column.column_type,
+                given(value)
+            ),
+            format!("give a value of the type {}", column.column_type),
+        );
+        Err(error.place("column", column.name.clone()))
+    }
+
     /// The LIKE pattern of a literal text.
     fn pattern(&self) -> Result<Value, SqlError> {
         let Value::Text(literal) = &self.values[0] else {
@@ -227,6 +256,46 @@ impl Filter {
         }
         pattern.push('%');
         Ok(Value::Text(pattern))
+    }
+}
+
+/// What a value is, in one word.
+fn given(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "a bool",
+        Value::I64(_) | Value::U64(_) | Value::F64(_) | Value::Decimal(_) => "a number",
+        Value::Text(_) => "a text",
+        Value::Bytes(_) => "bytes",
+        Value::Array(_) => "an array",
+        Value::Json(_) => "JSON",
+        _ => "a value of another type",
+    }
+}
+
+/// Whether a value is none that the column could hold. Of types whose values are written as text, the
+/// database judges.
+fn misfits(column: &ColumnType, value: &Value, dialect: Dialect) -> bool {
+    match (column, value) {
+        (ColumnType::I64 | ColumnType::U64 | ColumnType::F64 | ColumnType::Decimal, value) => {
+            match value {
+                Value::Text(text) => text.trim().parse::<f64>().is_err(),
+                Value::Null | Value::Bool(_) | Value::Other { .. } => false,
+                Value::I64(_) | Value::U64(_) | Value::F64(_) | Value::Decimal(_) => false,
+                _ => true,
+            }
+        }
+        // SQLite keeps decimals as text.
+        (ColumnType::Text, Value::Decimal(_)) => dialect != Dialect::Sqlite,
+        (ColumnType::Text, value) => matches!(
+            value,
+            Value::Bool(_)
+                | Value::I64(_)
+                | Value::U64(_)
+                | Value::F64(_)
+                | Value::Bytes(_)
+                | Value::Array(_)
+        ),
+        _ => false,
     }
 }
 

@@ -12,6 +12,10 @@ pub(crate) struct SqlText {
 }
 
 impl SqlText {
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     pub(crate) fn new(dialect: Dialect) -> Self {
         SqlText {
             dialect,

@@ -1,12 +1,13 @@
 use super::*;
-use crate::catalog::EntityColumn;
-use crate::dialect::Dialect;
-use crate::value::ColumnType;
+use crate::value::Decimal;
 
 fn orders() -> Entity {
     let column = |name: &str| EntityColumn {
         name: name.into(),
-        column_type: ColumnType::Text,
+        column_type: match name {
+            "note" => ColumnType::Text,
+            _ => ColumnType::I64,
+        },
         native: "text".into(),
         nullable: true,
         default: None,
@@ -16,7 +17,12 @@ fn orders() -> Entity {
         schema: Some("app".into()),
         name: "orders".into(),
         is_view: false,
-        columns: vec![column("id"), column("Name"), column("we\"ird")],
+        columns: vec![
+            column("id"),
+            column("Name"),
+            column("we\"ird"),
+            column("note"),
+        ],
         primary_key: vec!["id".into()],
         indexes: Vec::new(),
     }
@@ -156,4 +162,42 @@ fn only_equalities_over_the_whole_key_fit_one_row() {
     assert!(!cover_key(&[by("id", Operator::Less)], &orders()));
     assert!(!cover_key(&[by("name", Operator::Equal)], &orders()));
     assert!(!cover_key(&[], &orders()));
+}
+
+#[test]
+fn a_value_that_the_column_could_not_hold_is_refused_where_it_would_be_compared() {
+    let decimal = || Value::Decimal(Decimal::parse("1.5").unwrap());
+    let json = || Value::Json("{}".into());
+    type Case = (&'static str, Value, [bool; 3]);
+    let (none, all) = ([false; 3], [true; 3]);
+    // SQLite, PostgreSQL, MySQL.
+    let table: [Case; 14] = [
+        ("id", Value::I64(1), all),
+        ("id", Value::F64(1.5), all),
+        ("id", decimal(), all),
+        ("id", Value::Bool(true), all),
+        ("id", text(" 1.50 "), all),
+        ("id", text("one"), none),
+        ("id", text(""), none),
+        ("id", json(), none),
+        ("id", Value::Bytes(vec![1].into()), none),
+        ("note", text("one"), all),
+        ("note", json(), all),
+        ("note", Value::I64(0), none),
+        ("note", Value::Bool(false), none),
+        ("note", decimal(), [true, false, false]),
+    ];
+    for (field, value, admitted) in table {
+        for (at, dialect) in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql]
+            .into_iter()
+            .enumerate()
+        {
+            let written = written(dialect, &Filter::equal(field, value.clone()));
+            let code = written.err().map(|error| error.code());
+            let expected = (!admitted[at]).then_some(Code::BadValue);
+            assert_eq!(code, expected, "{dialect:?} {field} = {value:?}");
+        }
+    }
+    let like = Filter::new("id", Operator::Like, vec![text("1%")]);
+    assert!(written(Dialect::Postgres, &like).is_ok());
 }

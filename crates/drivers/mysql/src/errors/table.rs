@@ -107,7 +107,8 @@ const SHARED: &[(&[u16], Meaning)] = &[
         &[1040, 1041, 1037, 1203, 1226, 1135, 1114, 1021, 1461, 1206],
         M::Full,
     ),
-    (&[1038], M::Caller),
+    // Texts of character sets that cannot be compared: a name that no table of the server can have, too.
+    (&[1038, 1267, 1270, 1271], M::Caller),
     (&[1290, 1792, 1836], M::ReadOnly),
     (&[1045, 1130, 1698, 1862], M::Login),
     (&[1044, 1142, 1143, 1227, 1370], M::Forbidden),
