@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::assembly::{Assembly, AssemblyError, Sources};
+use crate::keyring::Keyring;
 use crate::layers::{Layers, LayersError};
 use crate::problem::Problem;
 use app::App;
@@ -68,6 +69,14 @@ pub enum StartError {
     /// No key can be drawn.
     #[error("the operating system gives no random numbers; try again")]
     Random,
+    /// Keys that were made over HTTP could not be read.
+    #[error("{}: {source}; check its permissions, or remove it: the keys in it are gone then", path.display())]
+    Keys {
+        /// The file that keeps them.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -142,6 +151,10 @@ impl Server {
         }
         let configuration = layers.configuration();
         let files = configuration.server.tls.as_ref();
+        let keyring = match only_key {
+            Some(_) => Keyring::none(&configuration.server.data_dir),
+            None => Keyring::load(&configuration.server.data_dir).await?,
+        };
         let tls = match files {
             Some(files) => Some(Arc::new(Tls::new(tls::load(files).await?))),
             None => None,
@@ -164,7 +177,7 @@ impl Server {
         if let Some(tls) = &tls {
             background.spawn(Tls::follow(Arc::clone(tls)));
         }
-        let app = App::new(layers, sources, chance, background.clone());
+        let app = App::new(layers, keyring, sources, chance, background.clone());
         let app = Arc::new(app.with_tls(tls));
         let connections = Tasks::new();
         let stopping = app.stopping().clone();

@@ -14,7 +14,7 @@ use mainstay_config::{
 };
 use parking_lot::Mutex;
 
-pub(crate) use overrides::Overrides;
+pub(crate) use overrides::{Overrides, replace};
 
 /// The file that keeps changes, in the data folder.
 const RUNTIME_FILE: &str = "runtime.toml";

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod http;
+mod keyring;
 mod layers;
 mod problem;
 mod transactions;

@@ -57,6 +57,7 @@ const CODES: &[Row] = &[
     ("unknown_column", 404, "No such column"),
     ("unknown_endpoint", 404, "No such endpoint"),
     ("unknown_transaction", 404, "No such transaction"),
+    ("unknown_key", 404, "No such key"),
     ("unknown_route", 404, "No such route"),
     (
         "method_not_allowed",

@@ -130,6 +130,22 @@ impl Transactions {
         drop(gone);
     }
 
+    /// Ends those of a key that is gone. One that a request uses ends with it.
+    pub(crate) fn end_of(&self, key: &str) {
+        let mut open = self.open.lock();
+        let gone: Vec<Entry> = {
+            let is_of = |entry: &Entry| entry.owner.key.as_deref() == Some(key);
+            let ids: Vec<Uuid> = open
+                .iter()
+                .filter(|(_, entry)| is_of(entry))
+                .map(|(id, _)| *id)
+                .collect();
+            ids.iter().filter_map(|id| open.remove(id)).collect()
+        };
+        drop(open);
+        drop(gone);
+    }
+
     /// Ends all of them. Returns how many there were.
     pub(crate) fn end_all(&self) -> usize {
         let gone = std::mem::take(&mut *self.open.lock());

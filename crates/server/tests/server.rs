@@ -8,12 +8,15 @@ mod server {
     mod client;
     mod contract;
     mod control;
+    mod cuts;
     mod fuzz;
     mod keys;
     mod lifecycle;
     mod lines;
+    mod made_keys;
     mod mariadb;
     mod observing;
+    mod odd_input;
     mod openapi;
     mod postgres;
     mod pragmas;

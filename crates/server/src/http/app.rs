@@ -25,6 +25,7 @@ use super::keys::{self, Rates};
 use super::openapi::openapi;
 use super::tls::Tls;
 use crate::assembly::{Served, Sources};
+use crate::keyring::Keyring;
 use crate::layers::Layers;
 use crate::problem::Problem;
 use crate::transactions::Transactions;
@@ -44,6 +45,7 @@ pub(crate) struct App {
     stopping: CancellationToken,
     counts: Counts,
     rates: Rates,
+    keyring: Keyring,
     /// `None`: plain HTTP.
     tls: Option<Arc<Tls>>,
     /// What `/openapi.json` gives.
@@ -100,8 +102,15 @@ impl Counts {
 }
 
 impl App {
-    pub(super) fn new(layers: Layers, sources: Sources, chance: Chance, tasks: Tasks) -> Self {
+    pub(super) fn new(
+        layers: Layers,
+        keyring: Keyring,
+        sources: Sources,
+        chance: Chance,
+        tasks: Tasks,
+    ) -> Self {
         App {
+            keyring,
             layers,
             sources: ArcSwap::from_pointee(sources),
             changed: watch::Sender::new(0),
@@ -120,6 +129,22 @@ impl App {
     /// With a certificate, or without.
     pub(super) fn with_tls(self, tls: Option<Arc<Tls>>) -> Self {
         App { tls, ..self }
+    }
+
+    /// The keys that were made over HTTP.
+    pub(super) fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    /// Whether callers have keys.
+    pub(super) fn asks_for_keys(&self) -> bool {
+        !self.settings().keys.is_empty() || !self.keyring.keys().is_empty()
+    }
+
+    /// Forgets what a key has left: its rate, and transactions that another one of its name must not find.
+    pub(super) fn forget_key(&self, id: &str) {
+        self.rates.forget(id);
+        self.transactions.end_of(id);
     }
 
     /// The encryption of the listener.
@@ -208,7 +233,9 @@ impl App {
         let (id, trace) = Caller::id(request.headers(), &self.chance);
         let settings = self.settings();
         let demand = keys::demand(request.method(), request.uri().path());
-        let admitted = keys::admit(&settings.keys, &self.rates, request.headers(), demand);
+        let made = self.keyring.keys();
+        let headers = request.headers();
+        let admitted = keys::admit(&settings.keys, &made, &self.rates, headers, demand);
         drop(settings);
         let read = |holder| Caller::read(request.headers(), id, holder);
         let response = match admitted.and_then(read) {
@@ -280,7 +307,8 @@ mod tests {
         let (layers, _) = Layers::load(options).await.unwrap();
         let (tasks, chance) = (Tasks::new(), Chance::seeded(1));
         let sources = Assembly::build(&layers.configuration(), &tasks, &chance).unwrap();
-        App::new(layers, sources, chance, tasks)
+        let keyring = Keyring::read(folder).unwrap();
+        App::new(layers, keyring, sources, chance, tasks)
     }
 
     #[tokio::test]

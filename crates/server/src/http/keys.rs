@@ -127,6 +127,11 @@ impl Holder {
 pub(super) struct Rates(Mutex<BTreeMap<String, Arc<Rate>>>);
 
 impl Rates {
+    /// Forgets a key that is gone.
+    pub(super) fn forget(&self, id: &str) {
+        self.0.lock().remove(id);
+    }
+
     /// Takes one request from the key's rate.
     fn take(&self, id: &str, key: &KeySettings) -> Result<(), Problem> {
         let Some(limit) = key.rate else {
@@ -136,7 +141,7 @@ impl Rates {
             let mut rates = self.0.lock();
             match rates.get(id) {
                 Some(rate) => Arc::clone(rate),
-                // As many as there are keys in the files, over all reloads.
+                // As many as there are keys: those of the files over all reloads, and those that were made.
                 None => Arc::clone(
                     rates
                         .entry(id.to_owned())
@@ -162,18 +167,19 @@ impl Rates {
 /// `not_authenticated`, `not_allowed`, `rate_limited`.
 pub(super) fn admit(
     keys: &BTreeMap<String, KeySettings>,
+    made: &BTreeMap<String, KeySettings>,
     rates: &Rates,
     headers: &HeaderMap,
     demand: Demand,
 ) -> Result<Holder, Problem> {
-    if keys.is_empty() {
+    if keys.is_empty() && made.is_empty() {
         refuse_foreign_pages(headers)?;
         return Ok(Holder::anybody());
     }
     let Role(role) = demand else {
         return Ok(Holder::anybody());
     };
-    let (id, key) = find(keys, shown(headers)?)?;
+    let (id, key) = find(keys, made, shown(headers)?)?;
     rates.take(id, key)?;
     let all = key.sources.iter().any(|name| name == "*");
     let holder = Holder {
@@ -188,11 +194,14 @@ pub(super) fn admit(
 /// Looks at every key, and at every byte of its hash, whichever fits: time tells nothing.
 fn find<'a>(
     keys: &'a BTreeMap<String, KeySettings>,
+    made: &'a BTreeMap<String, KeySettings>,
     shown: &[u8],
 ) -> Result<(&'a str, &'a KeySettings), Problem> {
     let hash = digest::digest(&digest::SHA256, shown);
     let mut found = None;
-    for (id, key) in keys {
+    // Of two of one name that of the file counts, as everywhere.
+    let made = made.iter().filter(|(id, _)| !keys.contains_key(*id));
+    for (id, key) in keys.iter().chain(made) {
         if bool::from(key.sha256.ct_eq(hash.as_ref())) {
             found = Some((id.as_str(), key));
         }
@@ -320,7 +329,10 @@ mod tests {
             for (name, value) in headers {
                 map.append(*name, value.parse().unwrap());
             }
-            let holder = admit(&keys, &Rates::default(), &map, READ);
+            let none = BTreeMap::new();
+            let holder = admit(&keys, &none, &Rates::default(), &map, READ);
+            let of_made = admit(&none, &keys, &Rates::default(), &map, READ);
+            assert_eq!(holder.is_ok(), of_made.is_ok(), "{headers:?}");
             let id = holder.as_ref().map(|holder| holder.id.as_deref().unwrap());
             let told = id.map_err(|problem| problem.code());
             assert_eq!(told, expected, "{headers:?}");

@@ -8,6 +8,7 @@ mod entities;
 mod events;
 mod explain;
 mod health;
+mod keys;
 mod observe;
 mod place;
 mod sources;
@@ -148,6 +149,12 @@ pub(super) const ROUTES: &[Route] = &[
         .does("puts a policy in the place of the former change").with(OF_POLICY).takes("NewPolicy").gives("Applied"),
     patch("/v1/admin/policy", ADMIN, || routing::patch(admin::patch_policy))
         .does("merges a policy into the former change").with(OF_POLICY).takes("NewPolicy").gives("Applied"),
+    get("/v1/admin/keys", ADMIN, || routing::get(keys::list))
+        .does("names the keys of callers").gives("Keys"),
+    post("/v1/admin/keys", ADMIN, || routing::post(keys::make))
+        .does("makes a key, which is shown this once").takes("NewKey").makes("MadeKey"),
+    delete("/v1/admin/keys/{key}", ADMIN, || routing::delete(keys::revoke))
+        .does("revokes a key that was made here").gives("Revoked"),
     get("/v1/admin/overrides", ADMIN, || routing::get(admin::overrides))
         .does("gives all that was changed at run time").gives("Overrides"),
     delete("/v1/admin/overrides", ADMIN, || routing::delete(admin::drop_overrides))

@@ -156,15 +156,22 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file whole or not at all, for this user alone.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write;
-    let beside = path.with_extension("toml.new");
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = std::path::PathBuf::from(beside);
     // What a run that was killed has left, or a link that somebody else has put there: never written through.
     remove(&beside)?;
-    let mut file = std::fs::File::create_new(&beside)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(beside, path)
 }
 
 #[cfg(test)]

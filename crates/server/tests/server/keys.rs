@@ -16,18 +16,18 @@ use super::openapi::operations;
 use super::rig::{Rig, head, source};
 
 /// A key with its table in a configuration.
-struct Key {
-    key: String,
+pub(super) struct Key {
+    pub(super) key: String,
     table: String,
 }
 
-fn key(id: &str, rest: &str) -> Key {
+pub(super) fn key(id: &str, rest: &str) -> Key {
     let (key, hash) = new_key().unwrap();
     let table = format!("[server.keys.{id}]\nsha256 = \"{hash}\"\n{rest}\n");
     Key { key, table }
 }
 
-async fn send(rig: &Rig, key: &str, method: &str, path: &str, body: &Value) -> Reply {
+pub(super) async fn send(rig: &Rig, key: &str, method: &str, path: &str, body: &Value) -> Reply {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str())];
     rig.client
@@ -35,7 +35,7 @@ async fn send(rig: &Rig, key: &str, method: &str, path: &str, body: &Value) -> R
         .await
 }
 
-async fn start(keys: &[&Key]) -> Rig {
+pub(super) async fn start(keys: &[&Key]) -> Rig {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let tables: String = keys.iter().map(|key| key.table.as_str()).collect();
     let other = source(folder.path()).replace("sources.s", "sources.other");
@@ -54,7 +54,7 @@ async fn start(keys: &[&Key]) -> Rig {
     Rig::from_options(folder, options).await.unwrap()
 }
 
-async fn make_table(rig: &Rig, key: &str) {
+pub(super) async fn make_table(rig: &Rig, key: &str) {
     let table = json!({"sql": "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)"});
     send(rig, key, "POST", "/v1/sources/s/execute", &table)
         .await
@@ -121,6 +121,9 @@ async fn every_route_asks_for_its_role() {
         ("GET", "/v1/admin/policy", 3),
         ("PUT", "/v1/admin/policy?dry_run=true", 3),
         ("PATCH", "/v1/admin/policy?dry_run=true", 3),
+        ("GET", "/v1/admin/keys", 3),
+        ("POST", "/v1/admin/keys", 3),
+        ("DELETE", "/v1/admin/keys/nobody", 3),
         ("GET", "/v1/admin/overrides", 3),
         ("DELETE", "/v1/admin/overrides", 3),
         ("POST", "/v1/admin/reload?dry_run=true", 3),

@@ -46,7 +46,8 @@ async fn app(folder: &Path) -> Arc<App> {
     let (layers, _) = Layers::load(options).await.unwrap();
     let (tasks, chance) = (Tasks::new(), Chance::seeded(1));
     let sources = Assembly::build(&layers.configuration(), &tasks, &chance).unwrap();
-    Arc::new(App::new(layers, sources, chance, tasks))
+    let keyring = crate::keyring::Keyring::read(folder).unwrap();
+    Arc::new(App::new(layers, keyring, sources, chance, tasks))
 }
 
 impl App {

@@ -122,6 +122,12 @@ impl From<&Entity> for EntityShown {
 
 impl EntityShown {
     fn entity(self) -> Result<Entity, Problem> {
+        let own = [&self.name].into_iter().chain(&self.schema);
+        let of_columns = self.columns.iter().map(|column| &column.name);
+        let of_indexes = self.indexes.iter().map(|index| &index.name);
+        own.chain(of_columns)
+            .chain(of_indexes)
+            .try_for_each(|name| check_name(name))?;
         let columns: Result<Vec<_>, _> =
             self.columns.into_iter().map(ColumnShown::column).collect();
         let indexes = self.indexes.into_iter().map(|index| Index {
@@ -138,6 +144,16 @@ impl EntityShown {
             indexes: indexes.collect(),
         })
     }
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    if !name.is_empty() && !name.contains('\0') {
+        return Ok(());
+    }
+    Err(Problem::bad_request(
+        format!("{name:.80?} is no name"),
+        "give names of at least one character, without NUL",
+    ))
 }
 
 impl ColumnShown {

@@ -43,7 +43,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     };
     let mut told = json!({"status": word});
     // Where callers have keys, those without one learn no names.
-    if app.settings().keys.is_empty() {
+    if !app.asks_for_keys() {
         told["sources"] = named.into();
     }
     (status, Json(told)).into_response()
