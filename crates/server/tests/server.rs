@@ -21,6 +21,7 @@ mod server {
     mod postgres;
     mod pragmas;
     mod rig;
+    mod slow;
     mod stress;
     mod tls;
     mod transactions;

@@ -387,3 +387,37 @@ async fn deep_json_is_refused_at_any_depth_that_is_too_much() {
     }
     place.end().await;
 }
+
+/// A list in the place of an object would be read as its fields in their order.
+#[tokio::test]
+async fn a_list_is_no_object_in_the_body_or_anywhere_in_it() {
+    let rig = Rig::start().await;
+    let table = [
+        ("execute", json!(["DELETE FROM t"])),
+        ("transactions", json!([])),
+        ("query", json!({"sql": "SELECT 1", "options": ["off"]})),
+        ("transactions", json!({"options": []})),
+        ("find", json!({"entity": "t", "filters": [["id", "=", 1]]})),
+        ("find", json!({"entity": "t", "order": [["id"]]})),
+        ("find", json!({"entity": "t", "page": [1, 2]})),
+        (
+            "update_many",
+            json!({"entity": "t", "changes": [[[], {"name": "a"}]]}),
+        ),
+        ("create_entity", json!({"entity": [null, "u", false, []]})),
+        (
+            "create_entity",
+            json!({"entity": {"name": "u", "columns": [["a", "i64"]]}}),
+        ),
+    ];
+    for (verb, body) in table {
+        let problem = rig.client.verb(verb, body.clone()).await;
+        let problem = problem.bad(400, "bad_request");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("expected an object"),
+            "{verb} {body}: {detail}"
+        );
+    }
+    rig.end().await;
+}
