@@ -102,8 +102,7 @@ pub trait Connection: Send {
     /// What the server says about itself.
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>>;
 
-    /// Which server, and which run of it, this is; on a primary. Asked once a session. Default: nothing that could
-    /// change, as with a file.
+    /// Which server, and which run of it, this is; on a primary. Asked once a session. Default: unknown.
     fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
         Box::pin(std::future::ready(Ok(Lineage::default())))
     }

@@ -80,16 +80,23 @@ impl CommitProof {
     }
 }
 
-/// Which server, and which run of it, a session is at. What a driver cannot tell stays empty.
+/// Which server, and which run of it, a session is at. What a driver cannot tell stays `None`, and proves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {
     /// The same for as long as what was committed there stays: PostgreSQL's system identifier and timeline, the
-    /// identity of a MySQL or MariaDB server.
-    pub history: String,
+    /// identity of a MySQL or MariaDB server, the file of an SQLite database.
+    pub history: Option<String>,
     /// Another one after each start of the server, also after one that it made by itself.
     pub run: String,
     /// A commit is acknowledged only when another server has it.
     pub is_synchronous: bool,
+}
+
+impl Lineage {
+    /// Whether what was committed at the other one is here too. Of unknown histories no two are the same.
+    pub(crate) fn is_same_history(&self, other: &Lineage) -> bool {
+        self.history.is_some() && self.history == other.history
+    }
 }
 
 /// By what a commit can be found again.

@@ -9,7 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use mainstay_sql::catalog::{Describe, Description};
-use mainstay_sql::{Access, BoxFuture, Connection, Dialect, Driver, Position, Probe, SqlError};
+use mainstay_sql::{
+    Access, BoxFuture, Connection, Dialect, Driver, Lineage, Position, Probe, SqlError,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -119,6 +121,7 @@ pub(crate) struct State {
     descriptions: Vec<(Describe, Description)>,
     probe: Result<Probe, SqlError>,
     position: Option<Position>,
+    lineage: Lineage,
     yields: usize,
     next_session: u64,
     sessions: Vec<SessionView>,
@@ -190,6 +193,10 @@ impl ScriptedDriver {
             descriptions: Vec::new(),
             probe: Ok(Probe::default()),
             position: None,
+            lineage: Lineage {
+                history: Some("scripted".to_owned()),
+                ..Lineage::default()
+            },
             yields: 0,
             next_session: 1,
             sessions: Vec::new(),
@@ -241,6 +248,11 @@ impl ScriptedDriver {
     /// Its position from now on.
     pub fn set_position(&self, position: Option<Position>) {
         self.state.lock().position = position;
+    }
+
+    /// Its history from now on; at first the same one for every scripted driver.
+    pub fn set_lineage(&self, lineage: Lineage) {
+        self.state.lock().lineage = lineage;
     }
 
     /// How often each step gives way to other tasks: makes await points where nothing waits.

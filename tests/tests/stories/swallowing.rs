@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mainstay::sql::catalog::{Describe, Description};
 use mainstay::sql::{
     Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Column, Connection,
-    Dialect, Driver, HandedOver, Position, Probe, SqlError, Value,
+    Dialect, Driver, HandedOver, Lineage, Position, Probe, SqlError, Value,
 };
 use mainstay::sqlite::{SqliteDriver, SqliteSettings};
 use mainstay::{Category, Failure, Sent};
@@ -202,6 +202,10 @@ impl Connection for Session {
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
         self.inner.probe()
+    }
+
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        self.inner.lineage()
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

@@ -75,7 +75,7 @@ pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> 
     };
     let row = one_row(session, text).await?;
     let lineage = Lineage {
-        history: text_at(&row, 0).unwrap_or_default().to_owned(),
+        history: text_at(&row, 0).map(str::to_owned),
         run: String::new(),
         is_synchronous: text_at(&row, 1) == Some("1"),
     };

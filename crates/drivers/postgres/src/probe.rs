@@ -68,12 +68,12 @@ pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> 
     }
     let row = one_row(session.ask(LINEAGE, &[]).await?)?;
     let text = |index: usize| match row.get(index) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => String::new(),
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
     };
     let lineage = Lineage {
         history: text(0),
-        run: text(1),
+        run: text(1).unwrap_or_default(),
         is_synchronous: row.get(2) == Some(&Value::Bool(true)),
     };
     session.lineage = Some(lineage.clone());

@@ -7,7 +7,7 @@ use mainstay_engine::Sent;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::{
     Access, Answer, AnswerMax, Batch, BatchMax, Begin, BoxFuture, Cancel, Code, Column, Connection,
-    HandedOver, Position, Probe, SqlError, Value,
+    HandedOver, Lineage, Position, Probe, SqlError, Value,
 };
 use tokio::sync::oneshot;
 
@@ -201,6 +201,14 @@ impl Connection for SqliteConnection {
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, SqlError>> {
         Box::pin(self.ask(&|| (), Task::Probe))
+    }
+
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        let lineage = Lineage {
+            history: self.gate.history(),
+            ..Lineage::default()
+        };
+        Box::pin(std::future::ready(Ok(lineage)))
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

@@ -35,6 +35,16 @@ impl Identity {
         }
     }
 
+    /// The same for as long as it is the same file. `None`: nobody knows.
+    pub(crate) fn history(&self) -> Option<String> {
+        match self.file {
+            Some((device, number)) => Some(format!("{device}/{number}")),
+            // Such systems keep an open file at its path.
+            None if cfg!(not(unix)) => Some(self.path.to_string_lossy().into_owned()),
+            None => None,
+        }
+    }
+
     /// Whether another file is there now, or none. Not seen on systems that do not number their files.
     pub(crate) fn is_gone(&self) -> bool {
         let is_gone = self.file.is_some() && numbers(&self.path) != self.file;

@@ -138,6 +138,11 @@ impl Gate {
         self.file.get().is_some_and(Identity::is_gone_lately)
     }
 
+    /// Which file the session has open.
+    pub(crate) fn history(&self) -> Option<String> {
+        self.file.get().and_then(Identity::history)
+    }
+
     /// Whether the session cannot be used any more.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)

@@ -154,7 +154,7 @@ impl Look<'_> {
         } else {
             connection.rollback().await?;
         }
-        let is_same_history = here.history == self.mark.lineage.history;
+        let is_same_history = here.is_same_history(&self.mark.lineage);
         match is_new {
             false => Ok(Fate::Committed),
             // Another server has it only if the commit was acknowledged to nobody before another server had it.
@@ -171,7 +171,7 @@ impl Look<'_> {
         here: &Lineage,
     ) -> Result<Fate, SqlError> {
         let there = &self.mark.lineage;
-        if (&here.history, &here.run) != (&there.history, &there.run) {
+        if !here.is_same_history(there) || here.run != there.run {
             return Ok(Fate::Unknown);
         }
         loop {

@@ -1,13 +1,14 @@
 //! What the proof of a commit does to the account of its call, and that calls without one are left alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_engine::event::Received;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{CallOutcome, Chance, EndpointSpec, EventKind, Policy, Role, Sent};
 use mainstay_sql::{
-    Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Options, Plain,
-    ProofForm, Scope, TableName, Verbs,
+    Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage, Options,
+    Plain, ProofForm, Scope, SqlError, TableName, Verbs,
 };
 use mainstay_testkit::scripted::reply::connection_lost;
 use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
@@ -263,7 +264,7 @@ async fn what_was_cut_before_its_commit_was_not_committed() {
     run(Reply::hangs());
     let script = bench.proxy.script(SCRIPT, Options::default());
     let giving_up = async {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         bench.proxy.source().isolate("a").unwrap();
     };
     let (ended, ()) = tokio::join!(script, giving_up);
@@ -274,4 +275,62 @@ async fn what_was_cut_before_its_commit_was_not_committed() {
         (Code::DeadlineExceeded, Sent::YesUnprocessed),
         "{error}"
     );
+}
+
+fn lineage(history: Option<&str>, is_synchronous: bool) -> Lineage {
+    Lineage {
+        history: history.map(str::to_owned),
+        is_synchronous,
+        ..Lineage::default()
+    }
+}
+
+/// The COMMIT of a transaction on `a` is lost while the role moves to `b`, where its token is not.
+async fn lose_while_the_role_moves(at: Lineage, to: Lineage) -> SqlError {
+    let old = ScriptedDriver::new(Dialect::Sqlite);
+    let new = ScriptedDriver::new(Dialect::Sqlite);
+    old.set_lineage(at);
+    new.set_lineage(to);
+    let policy = Policy::new(super::settings()).unwrap();
+    let member = |driver: &ScriptedDriver| -> Arc<dyn Database> {
+        let shared = Arc::new(driver.clone());
+        Arc::new(Plain::new(shared, &policy, Tasks::new(), Chance::seeded(1)))
+    };
+    let proxy = DataProxy::builder("s", Arc::clone(&policy))
+        .endpoint(EndpointSpec::new("a", member(&old)).role(Role::Primary))
+        .endpoint(EndpointSpec::new("b", member(&new)).role(Role::Replica))
+        .commit_proof(CommitProof::new(ProofForm::Table))
+        .build()
+        .unwrap();
+    for driver in [&old, &new] {
+        driver.on_text("INSERT INTO \"mainstay_commits\"", Reply::affected(1));
+    }
+    let begun = proxy.begin(&Begin::default(), Scope::default()).await;
+    let transaction = begun.unwrap();
+    let broken = Reply::breaks(connection_lost()).wait_after(Duration::from_millis(100));
+    old.next(Point::Commit, broken);
+    let moving = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        proxy.source().set_primary(Some("b"), "moved").unwrap();
+    };
+    let (ended, ()) = tokio::join!(transaction.commit(), moving);
+    ended.unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_row_proves_nothing_where_the_histories_are_not_known_to_be_one() {
+    let unknown = (Code::OutcomeUnknown, Sent::Maybe);
+    let aborted = (Code::TransactionLost, Sent::YesUnprocessed);
+    for (at, to, is_synchronous, wanted) in [
+        (None, None, false, unknown),
+        (Some("1"), None, false, unknown),
+        (None, Some("1"), false, unknown),
+        (Some("1"), Some("2"), false, unknown),
+        (Some("1"), Some("1"), false, aborted),
+        (Some("1"), Some("2"), true, aborted),
+    ] {
+        let (at, to) = (lineage(at, is_synchronous), lineage(to, false));
+        let error = lose_while_the_role_moves(at.clone(), to.clone()).await;
+        assert_eq!((error.code(), error.sent()), wanted, "{at:?}, {to:?}");
+    }
 }

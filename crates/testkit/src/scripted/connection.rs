@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mainstay_sql::catalog::{Describe, Description};
 use mainstay_sql::stream::{Batch, BatchMax};
 use mainstay_sql::{
-    Access, Answer, AnswerMax, Begin, BoxFuture, Cancel, Column, Connection, HandedOver, Position,
-    Probe, SqlError, Value,
+    Access, Answer, AnswerMax, Begin, BoxFuture, Cancel, Column, Connection, HandedOver, Lineage,
+    Position, Probe, SqlError, Value,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -350,6 +350,10 @@ impl Connection for ScriptedConnection {
             self.play(Point::Probe, "", None).await?;
             self.state.lock().probe.clone()
         })
+    }
+
+    fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
+        Box::pin(async move { Ok(self.state.lock().lineage.clone()) })
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

@@ -214,3 +214,21 @@ async fn a_probe_says_what_sqlite_knows() {
     assert_eq!(c.position().await.unwrap(), Some(Position::Shared));
     c.check().await.unwrap();
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_history_of_a_session_is_that_of_its_file() {
+    let (bench, mut first) = Bench::with(&["CREATE TABLE t(a)"]).await;
+    let mut second = bench.connect_read_only().await;
+    let (_other, mut elsewhere) = Bench::with(&[]).await;
+    let history = first.lineage().await.unwrap().history;
+    assert!(history.is_some());
+    assert_eq!(second.lineage().await.unwrap().history, history);
+    assert_ne!(elsewhere.lineage().await.unwrap().history, history);
+
+    // Another file takes its place: what was committed is not there.
+    let moved = bench.folder.path().join("old.db");
+    std::fs::rename(bench.path(), moved).unwrap();
+    let mut replaced = bench.connect().await;
+    assert_ne!(replaced.lineage().await.unwrap().history, history);
+}
