@@ -27,11 +27,17 @@ const FULL: &str = "SELECT pg_is_in_recovery(), \
        AND (SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')) \
          < coalesce(substring(current_setting('synchronous_standby_names') from '(\\d+)\\s*\\(')::int8, 1)";
 
-/// Identity and timeline; when the server was started, or started itself again after a crash of one of its
+/// Identity and timeline, of a primary alone; when the server was started, or started itself again after a crash of one of its
 /// processes, which loses its statistics; whether a commit waits for a standby.
-const LINEAGE: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' \
-       || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+const LINEAGE: &str = "SELECT CASE WHEN NOT pg_is_in_recovery() \
+       THEN (SELECT system_identifier FROM pg_control_system())::text || '/' \
+         || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END, \
      pg_postmaster_start_time()::text || '/' || coalesce((SELECT stats_reset::text FROM pg_stat_bgwriter), ''), \
+     current_setting('synchronous_standby_names') <> '' \
+       AND current_setting('synchronous_commit') NOT IN ('off', 'local')";
+
+/// The same where this user may not ask for the identity.
+const LITTLE_LINEAGE: &str = "SELECT NULL::text, NULL::text, \
      current_setting('synchronous_standby_names') <> '' \
        AND current_setting('synchronous_commit') NOT IN ('off', 'local')";
 
@@ -60,13 +66,20 @@ pub(crate) async fn position(session: &mut Session) -> Result<Option<Position>, 
     Ok(read(&one_row(rows)?).position)
 }
 
-/// One round trip in the life of a session: whatever changes one of these ends the session, but for what is
-/// said about standbys, which stays as it was found.
+/// One round trip in the life of a session on a primary: whatever changes one of these ends the session, but for
+/// what is said about standbys, which stays as it was found. A standby that is promoted keeps its sessions: it has
+/// no history before.
 pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> {
     if let Some(lineage) = &session.lineage {
         return Ok(lineage.clone());
     }
-    let row = one_row(session.ask(LINEAGE, &[]).await?)?;
+    let asked = match session.ask(LINEAGE, &[]).await {
+        Err(error) if error.failure().code.as_deref() == Some("42501") => {
+            session.ask(LITTLE_LINEAGE, &[]).await
+        }
+        asked => asked,
+    };
+    let row = one_row(asked?)?;
     let text = |index: usize| match row.get(index) {
         Some(Value::Text(text)) => Some(text.clone()),
         _ => None,
@@ -76,7 +89,9 @@ pub(crate) async fn lineage(session: &mut Session) -> Result<Lineage, SqlError> 
         run: text(1).unwrap_or_default(),
         is_synchronous: row.get(2) == Some(&Value::Bool(true)),
     };
-    session.lineage = Some(lineage.clone());
+    if lineage.history.is_some() {
+        session.lineage = Some(lineage.clone());
+    }
     Ok(lineage)
 }
 

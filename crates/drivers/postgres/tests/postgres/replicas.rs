@@ -179,3 +179,40 @@ async fn a_user_without_rights_learns_the_role_at_least() {
         assert!(probe.position.is_some());
     }
 }
+
+#[tokio::test]
+async fn a_standby_has_no_history_and_refuses_to_begin_until_it_is_promoted() {
+    let cluster = cluster().await;
+    let mut primary = session(cluster.node(0), Access::ReadWrite).await;
+    let mut replica = session(cluster.node(1), Access::ReadWrite).await;
+    let before = primary.lineage().await.unwrap();
+    assert!(before.history.is_some());
+    assert_eq!(replica.lineage().await.unwrap().history, None);
+    let error = replica.begin(&Begin::default()).await.unwrap_err();
+    assert_eq!(error.detail().verdict, mainstay_sql::Verdict::ReadOnly);
+    replica.clean_up().await.unwrap();
+
+    cluster.node(0).kill9().await.unwrap();
+    cluster.node(1).promote().await.unwrap();
+    let after = replica.lineage().await.unwrap();
+    assert!(after.history.is_some());
+    assert_ne!(after.history, before.history);
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_for_the_identity_has_no_history() {
+    let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
+    server
+        .sql("CREATE ROLE humble LOGIN; REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        .await
+        .unwrap();
+    let mut humble = settings(&server);
+    humble.user = "humble".into();
+    let mut session = driver(humble).connect(Access::ReadWrite).await.unwrap();
+    for _ in 0..2 {
+        let lineage = session.lineage().await.unwrap();
+        assert_eq!((lineage.history, lineage.is_synchronous), (None, false));
+    }
+    session.begin(&Begin::default()).await.unwrap();
+    session.rollback().await.unwrap();
+}
