@@ -12,11 +12,11 @@ use mainstay::sql::{
 use mainstay::sqlite::{SqliteDriver, SqliteSettings};
 use mainstay::tasks::Tasks;
 use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Role, Safety, SqlError};
-use mainstay_testkit::mariadb::MariadbServer;
-use mainstay_testkit::postgres::PostgresServer;
+use mainstay_testkit::mariadb::{MariadbCluster, MariadbServer};
+use mainstay_testkit::postgres::{PostgresCluster, PostgresServer};
 
 use super::lone;
-use super::servers::{Server, first};
+use super::servers::{Cluster, Server, first};
 
 const ATTEMPT: Duration = Duration::from_secs(5);
 
@@ -427,4 +427,53 @@ async fn who_may_not_make_the_table_is_told_how_it_is_made() {
     rig.proxy.execute(insert, vec![], key("a")).await.unwrap();
     assert_eq!(server.value("SELECT count(*) FROM t").await.unwrap(), "2");
     rig.shut_down().await;
+}
+
+/// A write that no standby has may be lost with its server: it is not called a success, however often it is asked for.
+async fn a_stored_answer_waits_for_a_standby<C: Cluster>() {
+    let cluster = C::start(1, &[]).await;
+    let primary = cluster.primary();
+    primary.sql("CREATE TABLE t (id bigint)").await.unwrap();
+    let rig = of(primary, Some(table("mainstay_keys")));
+    let insert = "INSERT INTO t VALUES (1)";
+    rig.proxy.execute(insert, vec![], key("a")).await.unwrap();
+    let standby = cluster.node(cluster.replica_numbers()[0]);
+    standby.kill9().await;
+    let limited = || Options {
+        deadline: Some(Duration::from_secs(3)),
+        ..key("b")
+    };
+    let lost = rig.proxy.execute(insert, vec![], limited()).await;
+    assert_eq!(lost.unwrap_err().code(), Code::OutcomeUnknown);
+    // A crash ends the wait: what was in the log is there, and may be nowhere else.
+    primary.kill9().await;
+    primary.start_again().await;
+    assert_eq!(primary.value("SELECT count(*) FROM t").await.unwrap(), "2");
+    for known in ["a", "b"] {
+        let options = Options {
+            deadline: Some(Duration::from_secs(3)),
+            ..key(known)
+        };
+        let again = rig.proxy.execute(insert, vec![], options).await;
+        let error = again.unwrap_err();
+        assert_eq!(error.code(), Code::OutcomeUnknown, "{known}: {error}");
+    }
+    standby.start_again().await;
+    cluster.wait_attached(1).await;
+    for known in ["a", "b"] {
+        let again = rig.proxy.execute(insert, vec![], key(known)).await;
+        assert!(again.unwrap().meta.replayed, "{known}");
+    }
+    assert_eq!(primary.value("SELECT count(*) FROM t").await.unwrap(), "2");
+    rig.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_stored_answer_of_postgresql_waits_for_a_standby() {
+    a_stored_answer_waits_for_a_standby::<PostgresCluster>().await;
+}
+
+#[tokio::test]
+async fn a_stored_answer_of_mariadb_waits_for_a_standby() {
+    a_stored_answer_waits_for_a_standby::<MariadbCluster>().await;
 }

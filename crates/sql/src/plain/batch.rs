@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult, Work};
 use crate::dialect::Dialect;
 use crate::error::{SqlError, Verdict};
-use crate::proof::{Lineage, Proving};
+use crate::proof::{Keyed, Lineage, Proving};
 use crate::schema::Schema;
 use crate::transaction::Begin;
 use crate::value::Value;
@@ -150,11 +150,11 @@ impl BatchRun<'_> {
         };
         let answer = match self.work(connection, lineage).await {
             Ok((answer, Then::Commit)) => answer,
-            ended => {
-                let is_over = connection.rollback().await.is_ok();
+            Ok((answer, Then::Replay(key))) => return self.replay(connection, key, answer).await,
+            Err(error) => {
                 return Done {
-                    result: ended.map(|(answer, _)| answer),
-                    is_over,
+                    result: Err(error),
+                    is_over: connection.rollback().await.is_ok(),
                 };
             }
         };
@@ -162,6 +162,21 @@ impl BatchRun<'_> {
         Done {
             is_over: committed.is_ok(),
             result: committed.map(|()| answer),
+        }
+    }
+
+    /// Gives out the answer of an earlier request, as safely as its commit would have.
+    async fn replay(&self, connection: &mut dyn Connection, key: &Keyed, answer: Answer) -> Done {
+        let confirmed = async {
+            connection.rollback().await?;
+            // Like a COMMIT: a cancel could not be told from its success.
+            self.committing.tell();
+            key.confirm(connection).await
+        };
+        let result = confirmed.await.map(|()| answer);
+        Done {
+            is_over: result.is_ok(),
+            result,
         }
     }
 
@@ -187,12 +202,12 @@ impl BatchRun<'_> {
         &self,
         connection: &mut dyn Connection,
         lineage: Lineage,
-    ) -> Result<(Answer, Then), SqlError> {
+    ) -> Result<(Answer, Then<'_>), SqlError> {
         let key = self.proving.and_then(|proving| proving.key.as_ref());
         if let Some(key) = key
             && let Claim::Known(answer) = key.claim(connection).await?
         {
-            return Ok((answer, Then::RollBack));
+            return Ok((answer, Then::Replay(key)));
         }
         let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop);
         let answer = ran.await?;
@@ -208,9 +223,10 @@ impl BatchRun<'_> {
 }
 
 /// What follows the work of a batch.
-enum Then {
+enum Then<'a> {
     Commit,
-    RollBack,
+    /// The key was there already, with an answer.
+    Replay(&'a Keyed),
 }
 
 impl Plain {

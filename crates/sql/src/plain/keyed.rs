@@ -90,6 +90,27 @@ impl Keyed {
         Ok(answer)
     }
 
+    /// Waits, outside of a transaction, until a stored answer is as safe as the commits of this server are: the write
+    /// may be on this server alone, where the wait of its commit was cut short, and be lost with it.
+    pub(super) async fn confirm(&self, connection: &mut dyn Connection) -> Result<(), SqlError> {
+        let Some(confirm) = &self.table.confirm else {
+            return Ok(());
+        };
+        let its = self.params();
+        let params = if confirm.names_row { &its[..] } else { &[] };
+        let confirmed = run(connection, &confirm.text, params).await;
+        let affected = confirmed.map_err(|mut error| {
+            // Whatever it says is said of this statement, not of the write.
+            error.detail_mut().failure.sent = Sent::Maybe;
+            error
+        })?;
+        match affected.affected {
+            Some(0) if confirm.names_row => Err(timeout(Sent::Maybe)
+                .hint("the row of the idempotency key vanished while its answer was given out")),
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps the answer in the open transaction.
     pub(super) async fn keep(
         &self,

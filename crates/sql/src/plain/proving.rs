@@ -16,7 +16,7 @@ use crate::database::{Access, Answer, AnswerMax};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
 use crate::proof::{
-    CommitTable, CommitWatch, Fate, Lineage, Mark, ProofForm, Proving, Sign, Texts,
+    CommitTable, CommitWatch, EMPTY_RECORD, Fate, Lineage, Mark, ProofForm, Proving, Sign, Texts,
 };
 use crate::transaction::Begin;
 use crate::value::Value;
@@ -34,8 +34,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 const XID: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 const XID_STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
-/// Writes something that changes nothing, so that its commit waits for the standbys.
-const EMPTY_RECORD: &str = "SELECT pg_logical_emit_message(true, 'mainstay', 'commit proof')";
 
 /// Tables whose rows a rollback leaves, as far as this user sees them.
 const NOT_TRANSACTIONAL: &str = "SELECT COUNT(*) FROM information_schema.TABLES \

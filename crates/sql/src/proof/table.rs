@@ -15,6 +15,10 @@ const SWEEP_ROWS: u32 = 1000;
 /// is for clocks that differ.
 const TOKEN_KEPT: Duration = Duration::from_secs(24 * 3600);
 
+/// PostgreSQL: writes something that changes nothing, so that its commit waits for the standbys.
+pub(crate) const EMPTY_RECORD: &str =
+    "SELECT pg_logical_emit_message(true, 'mainstay', 'commit proof')";
+
 /// The name of a table, with its schema where one is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
@@ -101,6 +105,17 @@ pub(crate) struct KeyTable {
     pub(crate) expire: String,
     /// Answer, owner, key.
     pub(crate) store: String,
+    /// A transaction that a standby must have like any other, after which it has the row of a key too. `None`:
+    /// there are no standbys.
+    pub(crate) confirm: Option<Confirm>,
+}
+
+/// A statement that is a transaction of its own, and whose commit waits like that of any write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Confirm {
+    pub(crate) text: String,
+    /// It changes the row of a key: owner, key. Else it has no parameters.
+    pub(crate) names_row: bool,
 }
 
 /// The table of tokens.
@@ -203,6 +218,24 @@ fn insert_new(dialect: Dialect, table: &str, columns: &[&str], key: &str) -> Str
     }
 }
 
+fn confirm(dialect: Dialect, table: &str, is_it: &str) -> Option<Confirm> {
+    match dialect {
+        Dialect::Postgres => Some(Confirm {
+            text: EMPTY_RECORD.to_owned(),
+            names_row: false,
+        }),
+        // What changes nothing is not logged, and nothing waits for it.
+        Dialect::MySql => Some(Confirm {
+            text: format!(
+                "UPDATE {table} SET {at} = {at} + INTERVAL 1 MICROSECOND WHERE {is_it}",
+                at = dialect.quote("at")
+            ),
+            names_row: true,
+        }),
+        Dialect::Sqlite => None,
+    }
+}
+
 impl KeyTable {
     pub(crate) fn new(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
         let table = name.quoted(dialect);
@@ -239,6 +272,7 @@ impl KeyTable {
             ),
             expire: format!("DELETE FROM {table} WHERE {} AND {old}", is_it(1)),
             store: format!("UPDATE {table} SET answer = {} WHERE {}", one(1), is_it(2)),
+            confirm: confirm(dialect, &table, &is_it(1)),
         }
     }
 }
