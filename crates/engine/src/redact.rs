@@ -4,6 +4,7 @@
 //! literal is replaced by `?` ([`redact_sql`]). In doubt more is taken out than needed.
 
 mod digits;
+mod quoted;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,15 @@ impl Redactor {
         match patterns.email.replace_all(&masked, MASK) {
             Cow::Owned(replaced) => Cow::Owned(replaced),
             Cow::Borrowed(_) => masked,
+        }
+    }
+
+    /// A back end's message without the values that it quotes, and then without what else looks like a secret.
+    /// Quoted names of tables, columns and their kin stay.
+    pub fn redact_message<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match quoted::without_quoted(text) {
+            Cow::Borrowed(text) => self.redact(text),
+            Cow::Owned(replaced) => Cow::Owned(self.redact(&replaced).into_owned()),
         }
     }
 

@@ -376,7 +376,7 @@ impl<M> Inner<M> {
 
     fn without_secrets(&self, text: String) -> String {
         match self.snapshot.load().policy.audit.redact {
-            true => self.redactor.redact(&text).into_owned(),
+            true => self.redactor.redact_message(&text).into_owned(),
             false => text,
         }
     }

@@ -152,24 +152,77 @@ impl Body for Lines {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         loop {
-            if let Poll::Ready(chunk) = this.written.poll_recv(cx) {
-                return Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))));
+            // Not `poll_recv`, which says that there is nothing when the task has had its share of time.
+            if let Ok(chunk) = this.written.try_recv() {
+                return Poll::Ready(Some(Ok(Frame::data(chunk))));
             }
             let Some(writing) = &mut this.writing else {
                 return Poll::Ready(None);
             };
             if writing.as_mut().poll(cx).is_ready() {
                 this.writing = None;
-            } else if this.written.is_empty() {
-                return Poll::Pending;
+                continue;
             }
+            // It goes on when it is woken; what it has written before that goes out now.
+            return match this.written.try_recv() {
+                Ok(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+                Err(_) => Poll::Pending,
+            };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use http_body_util::BodyExt;
+    use mainstay_sql::stream::{Batch, Batches};
+    use mainstay_sql::{BoxFuture, Column, ColumnType, Meta, SqlError, Value};
+
     use super::*;
+
+    /// Batches that are there at once, like those of a driver that is faster than its reader.
+    struct Ready(u64);
+
+    impl Batches for Ready {
+        fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>, SqlError>> {
+            let batch = (self.0 > 0).then(|| Batch {
+                rows: vec![vec![Value::Text("x".repeat(100_000))]],
+            });
+            self.0 = self.0.saturating_sub(1);
+            Box::pin(std::future::ready(Ok(batch)))
+        }
+    }
+
+    /// In a task of a runtime, where each has its share of time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_stream_whose_rows_are_always_there_comes_to_its_end() {
+        const BATCHES: u64 = 2000;
+        let column = Column {
+            name: "a".into(),
+            column_type: ColumnType::Text,
+            native: "text".into(),
+        };
+        let columns: Arc<[Column]> = Arc::new([column]);
+        let stream = RowStream::new(columns, Meta::default(), Box::new(Ready(BATCHES)));
+        let body = streamed(
+            stream,
+            CorrelationId::draw(&mainstay_engine::Chance::seeded(1)),
+        )
+        .into_body();
+        let tasks = mainstay_engine::tasks::Tasks::new();
+        let (read, all) = tokio::sync::oneshot::channel();
+        tasks.spawn(async move {
+            let _ = read.send(body.collect().await.unwrap().to_bytes());
+        });
+        let patience = Duration::from_secs(60);
+        let all = tokio::time::timeout(patience, all).await.unwrap().unwrap();
+        let lines = all.split(|byte| *byte == b'\n').count() as u64;
+        // The header, the end, and nothing after it.
+        assert_eq!(lines, BATCHES + 3);
+    }
 
     #[test]
     fn lines_are_for_those_who_ask_for_them() {

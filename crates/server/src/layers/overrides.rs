@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use mainstay_engine::redact::Redactor;
 use serde_json::{Map, Value};
 
 use super::LayersError;
@@ -68,9 +69,11 @@ impl Overrides {
         self.root.is_empty()
     }
 
-    /// The tree, for readers.
+    /// The tree, for readers: without passwords.
     pub(crate) fn as_json(&self) -> Value {
-        Value::Object(self.root.clone())
+        let mut shown = Value::Object(self.root.clone());
+        mask(&Redactor::new(), "", &mut shown);
+        shown
     }
 
     /// What stands at a path.
@@ -138,6 +141,21 @@ fn merge(below: &mut Map<String, Value>, over: Map<String, Value>) {
     }
 }
 
+/// Takes the secrets out of what stands under a key.
+fn mask(redactor: &Redactor, key: &str, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                mask(redactor, key, member);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(redactor, key, item)),
+        Value::String(text) if key.contains("password") => *text = "***".to_owned(),
+        Value::String(text) => *text = redactor.redact(text).into_owned(),
+        _ => {}
+    }
+}
+
 /// Takes out tables that hold nothing.
 fn prune(table: &mut Map<String, Value>) {
     table.retain(|_, value| match value {
@@ -166,6 +184,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     remove(&beside)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
+    // It may hold passwords.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&beside)?;

@@ -1,10 +1,12 @@
 //! Endpoints and policies changed while running, and what survives a restart.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::rig::{Rig, file, head, source};
+use super::rig::{Rig, file, head, options, source};
 
 fn endpoint<'a>(source: &'a Value, id: &str) -> &'a Value {
     let members = source["members"].as_array().unwrap();
@@ -251,4 +253,52 @@ async fn a_reload_takes_a_good_file_over_and_keeps_the_old_instead_of_a_bad_one(
         .await
         .bad(404, "unknown_source");
     assert_eq!(running.shutdown(Duration::from_secs(10)).await.left, 0);
+}
+
+#[tokio::test]
+async fn a_password_that_comes_at_run_time_is_shown_to_nobody() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let text = format!(
+        "{}[sources.s]\ndriver = \"postgres\"\nhost = \"127.0.0.1\"\nport = 1\n\
+         database = \"d\"\nuser = \"u\"\ntls = \"off\"\n[sources.s.endpoints.a]\n",
+        head(folder.path()),
+    );
+    let rig = Rig::from_options(Arc::clone(&folder), options(text))
+        .await
+        .unwrap();
+    for endpoint in [
+        json!({"id": "b", "url": "postgres://app:PLANTED@127.0.0.1:1/d"}),
+        json!({"id": "c", "host": "127.0.0.1", "password": "PLANTED"}),
+    ] {
+        rig.client
+            .post("/v1/sources/s/endpoints", endpoint)
+            .await
+            .good();
+    }
+    for path in [
+        "/v1/admin/overrides",
+        "/v1/sources/s",
+        "/v1/sources/s/endpoints",
+        "/v1/admin/policy",
+    ] {
+        let shown = rig.client.get(path).await;
+        assert!(shown.status.is_success(), "{shown:?}");
+        assert!(!shown.text.contains("PLANTED"), "{path}: {}", shown.text);
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let kept = find(folder.path(), "runtime.toml").unwrap();
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("PLANTED"));
+    let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    rig.stop(Duration::from_secs(20)).await;
+}
+
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    std::fs::read_dir(folder).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => find(&path, name),
+            false => (path.file_name().unwrap() == name).then_some(path),
+        }
+    })
 }

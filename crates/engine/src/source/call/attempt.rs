@@ -15,7 +15,7 @@ use super::Run;
 use super::decision::Failed;
 use crate::attempt::{Attempt, Marks};
 use crate::endpoint::{CutMark, Endpoint};
-use crate::failure::{Category, Classify, Failure, Outcome, Sent};
+use crate::failure::{Blame, Category, Classify, Failure, Outcome, Sent};
 use crate::in_flight::InFlight;
 use crate::intercept::Fault;
 
@@ -308,8 +308,11 @@ impl<T, E> Ran<T, E> {
                     .unwrap_or_default();
                 Cow::from(format!("no answer within {limit:?}"))
             }
+            // Our own doing. Where the endpoint is at fault its health has said so already.
             Ran::Cut => {
-                Cow::from("the endpoint went down, was isolated or lost its role meanwhile")
+                let message = "the endpoint went down, was isolated or lost its role meanwhile";
+                let failure = Failure::new(Category::Timeout, message).blame(Blame::Us);
+                return Outcome::Failure(failure.sent(sent));
             }
         };
         Outcome::Failure(Failure::new(Category::Timeout, message).sent(sent))
