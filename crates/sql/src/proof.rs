@@ -32,7 +32,8 @@ pub const KEY_BYTES_MAX: usize = 256;
 pub struct IdempotencyTable {
     /// The table, which is made when it is missing.
     pub table: TableName,
-    /// A key is good for this long; then it is deleted, and the same key is a new one. Default 24 h.
+    /// A key is good for this long after its write; then it is deleted, and the same key is a new one. Must be
+    /// clearly longer than a call may take with all of its attempts. Default 24 h.
     pub keep: Duration,
     /// A write whose answer takes more bytes than this is undone and refused. Default 64 KiB.
     pub answer_max: u64,

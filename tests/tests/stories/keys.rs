@@ -477,3 +477,40 @@ async fn a_stored_answer_of_postgresql_waits_for_a_standby() {
 async fn a_stored_answer_of_mariadb_waits_for_a_standby() {
     a_stored_answer_waits_for_a_standby::<MariadbCluster>().await;
 }
+
+/// A write that takes longer than its key is kept: the key counts from its end.
+async fn a_key_outlives_a_slow_write<S: Server>(trigger: &[&str]) {
+    let server = S::start(&[]).await;
+    server.sql("CREATE TABLE t (id bigint)").await.unwrap();
+    for text in trigger {
+        server.sql(text).await.unwrap();
+    }
+    let keys = IdempotencyTable {
+        keep: Duration::from_secs(2),
+        ..table("mainstay_keys")
+    };
+    let rig = of(&server, Some(keys));
+    let slow = "INSERT INTO t (id) VALUES (1)";
+    let first = rig.proxy.execute(slow, vec![], key("a")).await.unwrap();
+    assert!(!first.meta.replayed);
+    let again = rig.proxy.execute(slow, vec![], key("a")).await.unwrap();
+    assert!(again.meta.replayed);
+    assert_eq!(server.value("SELECT count(*) FROM t").await.unwrap(), "1");
+    rig.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_key_of_postgresql_outlives_a_slow_write() {
+    a_key_outlives_a_slow_write::<PostgresServer>(&[
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM pg_sleep(2.5); RETURN NEW; END'",
+        "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION slow()",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_of_mariadb_outlives_a_slow_write() {
+    let trigger = "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW DO SLEEP(2.5)";
+    a_key_outlives_a_slow_write::<MariadbServer>(&[trigger]).await;
+}

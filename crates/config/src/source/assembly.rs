@@ -67,8 +67,13 @@ pub(crate) fn assemble(
     let promotion = driver.map(|driver| promotion(draft, driver, findings));
     let replication = draft.replication.as_ref().map(|(kind, _)| *kind);
     let endpoints = parts.endpoints(driver.zip(promotion), replication, findings);
-    let idempotency = idempotency(draft, findings);
     let commit_proof = commit_proof(draft, driver, findings);
+    let call_max = policy.as_ref().map_or(Duration::ZERO, |policy| {
+        let proof = commit_proof.as_ref().map(|proof| proof.wait);
+        let limits = [policy.retry.deadline, policy.retry.attempt_timeout, proof];
+        limits.into_iter().flatten().max().unwrap_or_default()
+    });
+    let idempotency = idempotency(draft, call_max, findings);
     Some(SourceSettings {
         driver: driver?,
         preset: own.preset_or_default(),
@@ -97,8 +102,13 @@ fn needs<T>(
     }
 }
 
-fn idempotency(draft: &SourceDraft, findings: &mut Findings) -> Option<IdempotencySettings> {
-    let Some((table, _)) = &draft.idempotency_table else {
+/// A key must outlive the call that it was sent with, whose longest limit is `call_max`.
+fn idempotency(
+    draft: &SourceDraft,
+    call_max: Duration,
+    findings: &mut Findings,
+) -> Option<IdempotencySettings> {
+    let Some((table, table_mark)) = &draft.idempotency_table else {
         let other = "idempotency_table";
         let (keep, most) = ("idempotency_keep", "idempotency_answer_max");
         needs(&draft.idempotency_keep, (draft, keep), other, findings);
@@ -110,9 +120,22 @@ fn idempotency(draft: &SourceDraft, findings: &mut Findings) -> Option<Idempoten
         );
         return None;
     };
+    let keep = noted(&draft.idempotency_keep, IDEMPOTENCY_KEEP);
+    let least = call_max.saturating_mul(2);
+    if keep < least {
+        let mark = draft.idempotency_keep.as_ref();
+        let mark = mark.map_or(table_mark, |(_, mark)| mark);
+        let wrong = Wrong::new("a key could be forgotten while its request is still sent again");
+        let path = crate::tree::join(&draft.path, "idempotency_keep");
+        let hint = format!(
+            "at least {}s: twice the longest of retry.deadline, retry.attempt_timeout and commit_proof_wait",
+            least.as_secs_f64().ceil()
+        );
+        findings.error(mark, path, wrong.hint(hint));
+    }
     Some(IdempotencySettings {
         table: table.clone(),
-        keep: noted(&draft.idempotency_keep, IDEMPOTENCY_KEEP),
+        keep,
         answer_max: noted(&draft.idempotency_answer_max, IDEMPOTENCY_ANSWER_MAX),
     })
 }

@@ -114,6 +114,21 @@ fn absurd_values_of_the_program_and_of_sources_are_refused_with_their_bounds() {
             "from 1min to 30d",
         ),
         (
+            "idempotency_table = \"k\"\nidempotency_keep = \"119s\"\npolicy.retry.deadline = \"60s\"",
+            "",
+            "at least 120s",
+        ),
+        (
+            "idempotency_table = \"k\"\npolicy.retry.deadline = \"13h\"",
+            "",
+            "at least 93600s",
+        ),
+        (
+            "idempotency_table = \"k\"\nidempotency_keep = \"9min\"\ncommit_proof = \"table\"\ncommit_proof_wait = \"5min\"",
+            "",
+            "at least 600s",
+        ),
+        (
             "idempotency_table = \"k\"\nidempotency_answer_max = \"1GiB\"",
             "",
             "from 256B to 16MiB",

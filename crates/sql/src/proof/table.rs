@@ -103,7 +103,7 @@ pub(crate) struct KeyTable {
     pub(crate) look: String,
     /// Owner, key: deletes it if it is too old.
     pub(crate) expire: String,
-    /// Answer, owner, key.
+    /// Answer, owner, key. The age of the key counts from here: the write may have taken longer than it is kept.
     pub(crate) store: String,
     /// A transaction that a standby must have like any other, after which it has the row of a key too. `None`:
     /// there are no standbys.
@@ -133,6 +133,15 @@ fn is_older(dialect: Dialect, age: Duration) -> String {
         Dialect::Postgres => format!("{at} < now() - interval '{age} seconds'"),
         Dialect::MySql => format!("{at} < NOW(6) - INTERVAL {age} SECOND"),
         Dialect::Sqlite => format!("{at} < unixepoch() - {age}"),
+    }
+}
+
+/// When a statement began, not its transaction.
+fn now(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => "statement_timestamp()",
+        Dialect::MySql => "CURRENT_TIMESTAMP(6)",
+        Dialect::Sqlite => "unixepoch()",
     }
 }
 
@@ -271,7 +280,13 @@ impl KeyTable {
                 is_it(1)
             ),
             expire: format!("DELETE FROM {table} WHERE {} AND {old}", is_it(1)),
-            store: format!("UPDATE {table} SET answer = {} WHERE {}", one(1), is_it(2)),
+            store: format!(
+                "UPDATE {table} SET answer = {}, {} = {} WHERE {}",
+                one(1),
+                dialect.quote("at"),
+                now(dialect),
+                is_it(2)
+            ),
             confirm: confirm(dialect, &table, &is_it(1)),
         }
     }
@@ -326,7 +341,7 @@ mod tests {
         let mysql = KeyTable::new(Dialect::MySql, &name, keep);
         assert_eq!(
             mysql.store,
-            "UPDATE `app`.`k` SET answer = ? WHERE owner = ? AND idempotency_key = ?"
+            "UPDATE `app`.`k` SET answer = ?, `at` = CURRENT_TIMESTAMP(6) WHERE owner = ? AND idempotency_key = ?"
         );
         let postgres = CommitTable::new(Dialect::Postgres, &name);
         assert_eq!(
