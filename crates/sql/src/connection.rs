@@ -107,6 +107,12 @@ pub trait Connection: Send {
         Box::pin(std::future::ready(Ok(Lineage::default())))
     }
 
+    /// Whether all that this server has received from another one has been applied, and no more can come. Asked of one
+    /// that has become primary. Default: yes.
+    fn has_applied_all(&mut self) -> BoxFuture<'_, Result<bool, SqlError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// On a primary: the position that covers what this session has just committed. On a replica: what
     /// it has replayed. `None`: the database has no such thing.
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>>;

@@ -15,6 +15,7 @@ mod errors;
 mod link;
 mod position;
 mod probe;
+mod relayed;
 mod session;
 mod settings;
 mod statement;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mainstay_engine::{Attempt, Category, Sent};
+use mainstay_engine::{Attempt, Category, Failure, Sent};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -142,6 +142,13 @@ impl Look<'_> {
         table: &CommitTable,
         here: &Lineage,
     ) -> Result<Fate, SqlError> {
+        let is_same_history = here.is_same_history(&self.mark.lineage);
+        let can_abort = is_same_history || self.mark.lineage.is_synchronous;
+        // Asked before: what is applied in between is found.
+        let has_applied_all = match is_same_history || !can_abort {
+            true => Ok(true),
+            false => connection.has_applied_all().await,
+        };
         connection.begin(&Begin::default()).await?;
         let is_new = insert(connection, table, token).await?;
         if !is_new && here.is_synchronous {
@@ -152,12 +159,14 @@ impl Look<'_> {
         } else {
             connection.rollback().await?;
         }
-        let is_same_history = here.is_same_history(&self.mark.lineage);
-        match is_new {
-            false => Ok(Fate::Committed),
+        match (is_new, has_applied_all) {
+            (false, _) => Ok(Fate::Committed),
             // Another server has it only if the commit was acknowledged to nobody before another server had it.
-            true if !is_same_history && !self.mark.lineage.is_synchronous => Ok(Fate::Unknown),
-            true => self.aborted(connection).await,
+            (true, _) if !can_abort => Ok(Fate::Unknown),
+            (true, Ok(true)) => self.aborted(connection).await,
+            (true, Ok(false)) => Err(not_applied()),
+            (true, Err(error)) if is_ours_to_mend(&error) => Ok(Fate::Unknown),
+            (true, Err(error)) => Err(error),
         }
     }
 
@@ -399,6 +408,16 @@ fn not_made(texts: &Texts, mut error: SqlError) -> SqlError {
         "have it made by somebody who may, with the rights to read and change it: {}",
         texts.script()
     ))
+}
+
+/// The commit may be among what a former replica has received.
+fn not_applied() -> SqlError {
+    let failure = Failure::new(
+        Category::Transient,
+        "the new primary has not applied yet what it has received, or still follows another server",
+    );
+    SqlError::new(Code::AttemptsFailed, failure.sent(Sent::YesUnprocessed))
+        .hint("stop its replication once it has applied all of it")
 }
 
 /// SQLite has no code of its own for a missing table.

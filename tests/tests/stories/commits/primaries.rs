@@ -225,3 +225,58 @@ async fn without_synchronous_standbys_a_missing_row_on_another_server_proves_not
 async fn without_semi_synchronous_replicas_a_missing_row_on_another_server_proves_nothing() {
     proves_nothing::<MariadbCluster>(&[("rpl_semi_sync_master_timeout", "1")]).await;
 }
+
+/// A replica acknowledges what it has received: promoted before it has applied it, it does not have it yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_the_new_primary_has_only_received_is_waited_for_on_mariadb() {
+    let trap = Arc::new(Trap::default());
+    // The fault that lets COMMIT leave and keeps its answer: nobody looks before the primary is killed.
+    trap.turn.store(1, Ordering::Relaxed);
+    let tasks = Tasks::new();
+    let nodes = Nodes::<MariadbCluster>::start(&trap, &[]).await;
+    let cluster = &nodes.cluster;
+    let story = Story::over(nodes.source(ProofForm::Table, &tasks));
+    world::wait_for_primary(&story.proxy).await;
+    story.call(Way::Statement).await;
+    cluster.wait_caught_up().await.unwrap();
+    // Their appliers wait for the table.
+    let mut holds = Vec::new();
+    for number in cluster.replica_numbers() {
+        let session = cluster.node(number).session().await.unwrap();
+        session.sql("LOCK TABLES marks READ").await.unwrap();
+        holds.push(session);
+    }
+    let received = async |session: &mainstay_testkit::mariadb::MariadbSession| {
+        let received = session.field("SHOW SLAVE STATUS", "Gtid_IO_Pos").await;
+        received.unwrap()
+    };
+    let before = received(&holds[0]).await;
+    let losing = async {
+        trap.sprung.notified().await;
+        for session in &holds {
+            mainstay_testkit::until("the COMMIT is received", async || {
+                received(session).await != before
+            })
+            .await;
+        }
+        cluster
+            .node(cluster.primary_number())
+            .kill9()
+            .await
+            .unwrap();
+        let next = cluster.most_advanced_replica().await.unwrap();
+        let next = cluster.node(next);
+        let early = "SET GLOBAL rpl_semi_sync_master_enabled = OFF; SET GLOBAL read_only = OFF";
+        next.sql(early).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        next.sql("STOP SLAVE IO_THREAD").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(holds);
+    };
+    trap.is_set.store(true, Ordering::Release);
+    let (id, ()) = tokio::join!(story.call(Way::Transaction), losing);
+    let error = story.ended.lock()[&id].error.as_ref().map(describe);
+    assert_eq!(error, None, "it is in the relay log");
+    story.proxy.close(Duration::from_secs(5)).await;
+    assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, 0);
+}

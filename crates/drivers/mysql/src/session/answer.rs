@@ -222,6 +222,12 @@ impl Session {
         asked.map(|answer| answer.rows).map_err(harmless)
     }
 
+    /// The same with the names of the columns.
+    pub(crate) async fn ask_named(&mut self, text: &str) -> Result<Answer, SqlError> {
+        let asked = Box::pin(self.collect(text, &[], AnswerMax::default(), &|| {})).await;
+        asked.map_err(harmless)
+    }
+
     /// Starts a statement whose rows are fetched in batches.
     pub(super) async fn start(
         &mut self,

@@ -11,7 +11,7 @@ use mainstay_sql::{
 
 use super::Session;
 use crate::errors::{self, Phase};
-use crate::{catalog, probe};
+use crate::{catalog, probe, relayed};
 
 /// Runs a body between `enter` and `leave`; a dropped future leaves the session in doubt.
 macro_rules! within {
@@ -185,6 +185,10 @@ impl Connection for Session {
 
     fn lineage(&mut self) -> BoxFuture<'_, Result<Lineage, SqlError>> {
         within!(self, probe::lineage(self))
+    }
+
+    fn has_applied_all(&mut self) -> BoxFuture<'_, Result<bool, SqlError>> {
+        within!(self, relayed::has_applied_all(self))
     }
 
     fn position(&mut self) -> BoxFuture<'_, Result<Option<Position>, SqlError>> {

@@ -96,3 +96,47 @@ async fn a_server_without_a_binary_log_has_no_position() {
     assert_eq!(session.position().await.unwrap(), None);
     assert_eq!(session.probe().await.unwrap().is_primary, Some(true));
 }
+
+#[tokio::test]
+async fn a_replica_has_applied_all_once_it_follows_nobody_and_its_relay_log_is_done() {
+    let cluster = MariadbCluster::start(1, MariadbOptions::new())
+        .await
+        .unwrap();
+    let mut primary = session(&cluster, 0).await;
+    let mut replica = session(&cluster, 1).await;
+    assert!(primary.has_applied_all().await.unwrap());
+    let primary = cluster.primary();
+    primary.sql("CREATE TABLE t (a int)").await.unwrap();
+    cluster.wait_caught_up().await.unwrap();
+    let node = cluster.node(1);
+    assert!(!replica.has_applied_all().await.unwrap(), "it follows");
+    node.sql("STOP SLAVE IO_THREAD").await.unwrap();
+    assert!(replica.has_applied_all().await.unwrap());
+    node.sql("START SLAVE IO_THREAD").await.unwrap();
+
+    cluster.hold_back(1, Duration::from_secs(30)).await.unwrap();
+    cluster.wait_attached(1).await.unwrap();
+    // Acknowledged, and so received.
+    let insert = "INSERT INTO t VALUES (1)";
+    primary.sql(insert).await.unwrap();
+    cluster.node(0).kill9().await.unwrap();
+    let promote = "STOP SLAVE IO_THREAD; SET GLOBAL read_only = OFF";
+    node.sql(promote).await.unwrap();
+    assert!(!replica.has_applied_all().await.unwrap(), "it is held back");
+    node.sql("STOP SLAVE").await.unwrap();
+    assert!(!replica.has_applied_all().await.unwrap(), "it gave up");
+}
+
+#[tokio::test]
+async fn whether_a_replica_has_applied_all_is_not_told_to_everybody() {
+    let place = super::place::Place::new().await;
+    let humble = "CREATE USER humble@localhost; CREATE USER humble@'127.0.0.1'; \
+        GRANT SELECT ON test.* TO humble@localhost; GRANT SELECT ON test.* TO humble@'127.0.0.1'";
+    place.server.sql(humble).await.unwrap();
+    let mut settings = place.settings.clone();
+    settings.user = "humble".into();
+    let mut session = driver(settings).connect(Access::ReadOnly).await.unwrap();
+    let error = session.has_applied_all().await.unwrap_err();
+    assert_eq!(error.failure().code.as_deref(), Some("1227"), "{error}");
+    assert_eq!(error.failure().category, mainstay_engine::Category::Auth);
+}
