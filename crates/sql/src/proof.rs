@@ -114,8 +114,6 @@ pub(crate) enum Sign {
     Token(Uuid, Arc<CommitTable>),
     /// PostgreSQL's number of the transaction.
     Xid(String),
-    /// The transaction had changed nothing.
-    Nothing,
 }
 
 /// What became of a commit.

@@ -328,3 +328,32 @@ async fn a_lost_commit_of_sqlite_is_proven_by_a_row() {
     story.proxy.close(Duration::from_secs(5)).await;
     assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, 0);
 }
+
+/// PostgreSQL gives it a number of its own accord only in COMMIT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_notifies_is_not_called_committed_where_its_commit_never_left() {
+    for form in [ProofForm::Xid, ProofForm::Table] {
+        let server = <PostgresServer as Server>::start(&[]).await;
+        let cut = Fault::new(
+            fault::Point::BeforeSend,
+            fault::Action::Cut(fault::Cut::Rst),
+        );
+        let struck = AtomicBool::new(false);
+        let faults = server.behind_faults(move |moment: &Moment| {
+            let is_first = is_commit(moment) && !struck.swap(true, Ordering::AcqRel);
+            is_first.then_some(cut)
+        });
+        let tasks = Tasks::new();
+        let driver = PostgresServer::driver(faults.port(), PostgresServer::SUPERUSER, &tasks);
+        let proxy = source(driver, prove(form, Duration::from_secs(20)), &tasks);
+        let scope = mainstay::sql::Scope::default();
+        let mut transaction = proxy.begin(&Begin::default(), scope).await.unwrap();
+        let notify = lone::statement("NOTIFY told, 'news'", Vec::new(), Safety::Write);
+        transaction.run(&notify).await.unwrap();
+        let error = transaction.commit().await.unwrap_err();
+        let said = (error.code().as_str(), error.sent());
+        assert_eq!(said, ("transaction_lost", Sent::YesUnprocessed), "{form:?}");
+        proxy.close(Duration::from_secs(5)).await;
+        assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, 0);
+    }
+}

@@ -32,7 +32,8 @@ const SWEEP_MAX: Duration = Duration::from_secs(5);
 /// Between two questions for a transaction that is still under way.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-const XID: &str = "SELECT pg_current_xact_id_if_assigned()::text";
+/// Gives it a number if it has none: what only notifies gets its own in COMMIT, when nobody can ask any more.
+const XID: &str = "SELECT pg_current_xact_id()::text";
 const XID_STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 
 /// Tables whose rows a rollback leaves, as far as this user sees them.
@@ -100,7 +101,7 @@ pub(super) async fn mark(
         }
         ProofForm::Xid => match first(ask(connection, XID, &[]).await?) {
             Value::Text(xid) => Sign::Xid(xid),
-            _ => Sign::Nothing,
+            _ => return Err(SqlError::internal("a transaction was given no number")),
         },
     };
     watch.note(Mark { sign, lineage });
@@ -128,7 +129,6 @@ impl Look<'_> {
     async fn on(&self, connection: &mut dyn Connection) -> Result<Fate, SqlError> {
         let here = connection.lineage().await?;
         match &self.mark.sign {
-            Sign::Nothing => Ok(Fate::Committed),
             Sign::Token(token, table) => self.by_token(connection, *token, table, &here).await,
             Sign::Xid(xid) => self.by_xid(connection, xid, &here).await,
         }

@@ -15,7 +15,7 @@ use super::{DataProxy, Member};
 use crate::database::{Access, Answer, Request, Scope, Work};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
-use crate::proof::{CommitWatch, Commits, Fate, Mark, Proving, Sign};
+use crate::proof::{CommitWatch, Commits, Fate, Mark, Proving};
 use crate::transaction::commits_by_itself;
 
 /// One look takes no longer, so that a primary that was lost meanwhile is not asked for ever.
@@ -256,10 +256,6 @@ impl DataProxy {
             fate: Fate::Unknown,
             endpoint: ran_on.cloned(),
         };
-        if mark.sign == Sign::Nothing {
-            found.fate = Fate::Committed;
-            return found;
-        }
         let end = Instant::now() + limit;
         let mut pause = PAUSE;
         loop {

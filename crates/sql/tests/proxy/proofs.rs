@@ -8,7 +8,7 @@ use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{CallOutcome, Chance, EndpointSpec, EventKind, Policy, Role, Sent};
 use mainstay_sql::{
     Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage, Options,
-    Plain, ProofForm, Scope, SqlError, TableName, Verbs,
+    Plain, ProofForm, Scope, SqlError, TableName, Value, Verbs,
 };
 use mainstay_testkit::scripted::reply::connection_lost;
 use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
@@ -200,18 +200,30 @@ async fn the_proof_by_number_is_for_postgresql_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_that_changed_nothing_has_nothing_to_lose() {
-    let bench = bench(Some(CommitProof::new(ProofForm::Xid)), false);
-    let begun = bench.proxy.begin(&Begin::default(), Scope::default()).await;
-    // No number was given to it.
-    bench
-        .driver
-        .next(Point::Commit, Reply::breaks(connection_lost()));
-    begun.unwrap().commit().await.unwrap();
-    assert_eq!(
-        bench.calls(Point::Run),
-        ["SELECT pg_current_xact_id_if_assigned()::text"]
-    );
+async fn a_transaction_without_a_number_is_given_one_and_asked_about_like_any_other() {
+    for (status, code) in [
+        ("aborted", Some(Code::TransactionLost)),
+        ("committed", None),
+    ] {
+        let bench = bench(Some(CommitProof::new(ProofForm::Xid)), false);
+        let begun = bench.proxy.begin(&Begin::default(), Scope::default()).await;
+        for text in ["7", status] {
+            let row = vec![Value::Text(text.to_owned())];
+            bench.driver.next(Point::Run, Reply::rows(vec![row]));
+        }
+        bench
+            .driver
+            .next(Point::Commit, Reply::breaks(connection_lost()));
+        let ended = begun.unwrap().commit().await;
+        assert_eq!(ended.map_err(|error| error.code()).err(), code);
+        assert_eq!(
+            bench.calls(Point::Run),
+            [
+                "SELECT pg_current_xact_id()::text",
+                "SELECT pg_xact_status($1::text::xid8)"
+            ]
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
