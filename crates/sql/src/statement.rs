@@ -77,6 +77,10 @@ pub struct Class {
     pub is_transaction_control: bool,
     /// Changes the settings of its session.
     pub sets_session: bool,
+    /// MySQL: names a variable of its session (`@a`), and may set it.
+    pub uses_variables: bool,
+    /// MySQL: SHOW WARNINGS or SHOW ERRORS, which tell of the statement before.
+    pub asks_for_warnings: bool,
     /// An ERROR of the server to it proves that nothing happened.
     pub proves_on_error: bool,
     /// Whether the parser understood it.
@@ -132,6 +136,11 @@ impl Class {
                     .iter()
                     .any(|c| c.eq_ignore_ascii_case(column))
             })
+    }
+
+    /// Whether its session is afterwards as it was, as far as the text tells.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        (self.is_single_dml || self.safety.is_read()) && !self.uses_variables
     }
 
     /// Whether it is refused outside a transaction.

@@ -300,7 +300,7 @@ fn leaves_nothing(steps: &Steps<'_>, schema: &Schema) -> Result<bool, SqlError> 
     for text in steps.texts() {
         let class = schema.classify(text);
         refuse_control(&class)?;
-        leaves_nothing &= class.is_single_dml || class.safety.is_read();
+        leaves_nothing &= class.leaves_nothing();
     }
     Ok(leaves_nothing)
 }

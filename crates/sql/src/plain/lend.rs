@@ -121,7 +121,7 @@ impl Borrowed {
         refuse_transaction_control(&class, "use transaction(closure), or begin()")?;
         let mut lease = self.lease.take().ok_or_else(gone)?;
         self.loan.note(class.kind);
-        if !class.safety.is_read() && !class.is_single_dml {
+        if !class.leaves_nothing() {
             lease.mark_dirty();
         }
         let safety = match self.loan.safety {

@@ -15,6 +15,13 @@ use crate::value::Value;
 pub(crate) fn refuse_control(class: &Class) -> Result<(), SqlError> {
     let instead = "use begin(), commit(), rollback() and savepoint() of a transaction";
     refuse_transaction_control(class, instead)?;
+    if class.asks_for_warnings {
+        return Err(SqlError::caller(
+            Code::BadStatement,
+            "SHOW WARNINGS outside a transaction would tell of somebody else's statement",
+            "put it into a transaction behind the statement that it asks about",
+        ));
+    }
     if class.sets_session {
         return Err(SqlError::caller(
             Code::BadStatement,
@@ -153,7 +160,7 @@ impl Plain {
     ) -> Result<Answer, SqlError> {
         let attempt = scope.attempt.as_ref();
         let mut lease = self.lease(access, one.ends_at, attempt).await?;
-        if !one.class.safety.is_read() && !one.class.is_single_dml {
+        if !one.class.leaves_nothing() {
             lease.mark_dirty();
         }
         let handed = HandOver::new(scope.attempt.clone());

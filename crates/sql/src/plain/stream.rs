@@ -107,7 +107,7 @@ impl Plain {
         refuse_control(&class)?;
         let attempt = scope.attempt.as_ref();
         let mut lease = self.lease(request.access, ends_at, attempt).await?;
-        if !class.safety.is_read() && !class.is_single_dml {
+        if !class.leaves_nothing() {
             lease.mark_dirty();
         }
         let handed = HandOver::new(scope.attempt.clone());

@@ -189,7 +189,7 @@ impl PlainTransaction {
             let class = self.schema().classify(text);
             let instead = "use commit(), rollback() and savepoint() of the transaction";
             refuse_transaction_control(&class, instead)?;
-            leaves_nothing &= class.is_single_dml || class.safety.is_read();
+            leaves_nothing &= class.leaves_nothing();
         }
         let limit = request.options.deadline;
         let limit = limit.or_else(|| self.limits().of_control());

@@ -126,6 +126,8 @@ fn class_of_words(dialect: Dialect, pieces: &[Piece<'_>]) -> Class {
         is_single_dml: false,
         is_transaction_control,
         sets_session,
+        uses_variables: dialect == Dialect::MySql && pieces.iter().any(uses_variables),
+        asks_for_warnings: dialect == Dialect::MySql && pieces.iter().any(asks_for_warnings),
         proves_on_error: proves_on_error(dialect, pieces),
         is_parsed: false,
         delete_by: None,
@@ -182,6 +184,17 @@ fn strictest_reading(mut class: Class, text: &str) -> Class {
         false => Kind::Ddl,
     };
     class
+}
+
+/// `@a`, but not `@@a`, which is the server's.
+fn uses_variables(piece: &Piece<'_>) -> bool {
+    let is_at = |at: usize| piece.lexemes.get(at) == Some(&Lexeme::Symbol('@'));
+    (0..piece.lexemes.len()).any(|at| is_at(at) && !is_at(at + 1) && (at == 0 || !is_at(at - 1)))
+}
+
+fn asks_for_warnings(piece: &Piece<'_>) -> bool {
+    let is_asked = |lexeme: &Lexeme<'_>| lexeme.is("warnings") || lexeme.is("errors");
+    first_is(piece, &["show"]) && piece.lexemes.iter().any(is_asked)
 }
 
 fn sets_session(piece: &Piece<'_>) -> bool {

@@ -278,6 +278,24 @@ fn control_statements_are_known_behind_whatever_their_database_takes_for_space()
             "{text:?}"
         );
     }
+    for (text, expected) in [
+        ("SELECT @a := 1", true),
+        ("SELECT /* x */ @a", true),
+        ("INSERT INTO t VALUES (@b)", true),
+        ("SELECT @@version, '@a', `@a` -- @a", false),
+        ("SELECT @@session.sql_mode", false),
+    ] {
+        let class = class(Dialect::MySql, text);
+        assert_eq!(class.uses_variables, expected, "{text}");
+        assert_eq!(class.leaves_nothing(), !expected, "{text}");
+    }
+    for text in [
+        "SHOW WARNINGS",
+        "show count(*) errors",
+        "SHOW WARNINGS LIMIT 1",
+    ] {
+        assert!(class(Dialect::MySql, text).asks_for_warnings, "{text}");
+    }
     for text in ["/*!40101 SET NAMES utf8 */", "/*!99999 SELECT */ USE db"] {
         assert!(class(Dialect::MySql, text).sets_session, "{text:?}");
     }
