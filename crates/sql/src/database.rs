@@ -421,10 +421,12 @@ pub trait Database: Send + Sync {
     /// How far it has replayed, asked now.
     fn position(&self) -> BoxFuture<'_, Result<Option<Position>, SqlError>>;
 
-    /// Looks up what became of a commit whose answer was lost, within this time. An error: try again.
+    /// Looks up what became of a commit whose answer was lost, within this time. `ran_on`: the endpoint within this
+    /// database that it ran on, where that is known. An error: nobody answered in time, so ask again.
     fn prove<'a>(
         &'a self,
         _mark: &'a Mark,
+        _ran_on: Option<&'a str>,
         _limit: Duration,
     ) -> BoxFuture<'a, Result<Fate, SqlError>> {
         Box::pin(std::future::ready(Ok(Fate::Unknown)))

@@ -342,6 +342,7 @@ impl Database for Plain {
     fn prove<'a>(
         &'a self,
         mark: &'a Mark,
+        _ran_on: Option<&'a str>,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Fate, SqlError>> {
         Box::pin(self.look(mark, limit))

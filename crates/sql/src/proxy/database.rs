@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainstay_engine::Policy;
 
 use super::DataProxy;
+use super::proved::nobody_answered;
 use crate::catalog::{Describe, Description};
 use crate::database::{Answer, BoxFuture, Database, Meta, Position, Probe, Request, Scope, State};
 use crate::dialect::Dialect;
@@ -77,9 +78,13 @@ impl Database for DataProxy {
     fn prove<'a>(
         &'a self,
         mark: &'a Mark,
+        ran_on: Option<&'a str>,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Fate, SqlError>> {
-        Box::pin(async move { Ok(self.find_out(mark, None, limit).await.fate) })
+        Box::pin(async move {
+            let found = self.find_out(mark, ran_on, limit).await;
+            found.map(|found| found.fate).ok_or_else(nobody_answered)
+        })
     }
 
     fn takes_keys(&self) -> bool {

@@ -176,11 +176,12 @@ impl DataProxy {
         watch: &CommitWatch,
     ) -> Next {
         let Lost { mut error, carried } = lost;
-        let endpoint = endpoint_of(&error);
+        let ran_on = error.detail().endpoint.clone();
+        let endpoint = ran_on.as_deref().map(|path| first_and_rest(path).0.into());
         if let (Some(_), Some(endpoint)) = (&carried, &endpoint) {
             self.source().blame(endpoint, error.failure());
         }
-        let found = self.fate(watch, endpoint.as_ref()).await;
+        let found = self.fate(watch, ran_on.as_deref()).await;
         let shared = &self.shared;
         let keeps = || commits_by_itself(shared.dialect, &shared.schema, &request.work);
         match (found.fate, carried) {
@@ -223,7 +224,7 @@ impl DataProxy {
     }
 
     /// What became of the watched COMMIT.
-    pub(super) async fn fate(&self, watch: &CommitWatch, ran_on: Option<&EndpointId>) -> Found {
+    pub(super) async fn fate(&self, watch: &CommitWatch, ran_on: Option<&str>) -> Found {
         let unknown = Found {
             fate: Fate::Unknown,
             endpoint: None,
@@ -231,7 +232,11 @@ impl DataProxy {
         let (Some(mark), Some(commits)) = (watch.mark(), self.commits()) else {
             return unknown;
         };
-        let mut found = self.find_out(&mark, ran_on, commits.wait).await;
+        let found = self.find_out(&mark, ran_on, commits.wait).await;
+        let mut found = found.unwrap_or_else(|| Found {
+            fate: Fate::Unknown,
+            endpoint: ran_on.map(|path| first_and_rest(path).0.into()),
+        });
         match found.fate {
             // Of several COMMITs one did not take place: the others may have.
             Fate::Aborted { .. } if !watch.is_only() => found = unknown,
@@ -245,31 +250,30 @@ impl DataProxy {
         found
     }
 
-    /// Asks whoever is primary until it is known, at most for `limit`.
+    /// Asks whoever is primary until there is an answer, at most for `limit`; `None`: there was none.
     pub(super) async fn find_out(
         &self,
         mark: &Mark,
-        ran_on: Option<&EndpointId>,
+        ran_on: Option<&str>,
         limit: Duration,
-    ) -> Found {
-        let mut found = Found {
-            fate: Fate::Unknown,
-            endpoint: ran_on.cloned(),
-        };
+    ) -> Option<Found> {
         let end = Instant::now() + limit;
         let mut pause = PAUSE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return found;
+                return None;
             }
             if let Some((endpoint, member)) = self.who_knows(ran_on) {
+                let within = ran_on.map(first_and_rest);
+                let within = within.filter(|(first, _)| *first == endpoint.as_str());
+                let within = within.and_then(|(_, rest)| rest);
                 let limit = left.min(LOOK_MAX);
-                let look = tokio::time::timeout(limit + LOOK_GRACE, member.prove(mark, limit));
+                let look = member.prove(mark, within, limit);
+                let look = tokio::time::timeout(limit + LOOK_GRACE, look);
                 if let Ok(Ok(fate)) = look.await {
-                    found.fate = fate;
-                    found.endpoint = Some(endpoint);
-                    return found;
+                    let endpoint = Some(endpoint);
+                    return Some(Found { fate, endpoint });
                 }
             }
             // It is gone, or not primary any more: who is now?
@@ -280,11 +284,11 @@ impl DataProxy {
     }
 
     /// The primary; of endpoints that are all alike the one that it ran on.
-    fn who_knows(&self, ran_on: Option<&EndpointId>) -> Option<(EndpointId, Member)> {
+    fn who_knows(&self, ran_on: Option<&str>) -> Option<(EndpointId, Member)> {
         let snapshot = self.source().snapshot();
         let placed: Option<&Placed<Member>> = match (snapshot.has_roles(), ran_on) {
             (true, _) => snapshot.primary(),
-            (false, Some(id)) => snapshot.endpoint(id.as_str()),
+            (false, Some(path)) => snapshot.endpoint(first_and_rest(path).0),
             (false, None) => match snapshot.endpoints.as_slice() {
                 [only] => Some(only),
                 _ => None,
@@ -294,10 +298,21 @@ impl DataProxy {
     }
 }
 
-/// The endpoint of this source that an error came from.
-fn endpoint_of(error: &SqlError) -> Option<EndpointId> {
-    let path = error.detail().endpoint.as_deref()?;
-    path.split('/').next().map(EndpointId::from)
+/// The endpoint of this source in a path, and the path within it.
+fn first_and_rest(path: &str) -> (&str, Option<&str>) {
+    match path.split_once('/') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    }
+}
+
+/// No endpoint could tell what became of a commit, or there was none to ask.
+pub(super) fn nobody_answered() -> SqlError {
+    let failure = Failure::new(
+        Category::Timeout,
+        "nobody told in time what became of a commit",
+    );
+    SqlError::new(Code::AttemptsFailed, failure.sent(Sent::YesUnprocessed)).hint("ask again")
 }
 
 /// A transaction that was given up before its COMMIT.

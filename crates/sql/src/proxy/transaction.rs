@@ -292,6 +292,7 @@ impl Pinned {
             account.settle(&Ended::Rejected(error.code().as_str()));
             return Err(error);
         }
+        let ran_on = Transaction::endpoint(&*self);
         let Some(inner) = self.inner.take() else {
             let error = lost_before(self.is_kept);
             account.settle(&Ended::Rejected(error.code().as_str()));
@@ -311,6 +312,7 @@ impl Pinned {
                     proxy: &proxy,
                     watch: watch.and_then(|watch| watch.commit.as_ref()),
                     endpoint: &self.endpoint,
+                    ran_on: ran_on.as_deref(),
                     is_kept: self.is_kept,
                 };
                 ending.prove(error).await
@@ -344,6 +346,8 @@ struct Ending<'a> {
     proxy: &'a DataProxy,
     watch: Option<&'a CommitWatch>,
     endpoint: &'a EndpointId,
+    /// The whole path.
+    ran_on: Option<&'a str>,
     is_kept: bool,
 }
 
@@ -353,7 +357,7 @@ impl Ending<'_> {
         let (Some(watch), Sent::Maybe) = (self.watch, error.sent()) else {
             return Err(error);
         };
-        let found = self.proxy.fate(watch, Some(self.endpoint)).await;
+        let found = self.proxy.fate(watch, self.ran_on).await;
         match found.fate {
             Fate::Committed => {
                 let endpoint = found.endpoint.unwrap_or_else(|| self.endpoint.clone());

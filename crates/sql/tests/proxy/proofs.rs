@@ -10,7 +10,7 @@ use mainstay_sql::{
     Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage, Options,
     Plain, ProofForm, Scope, SqlError, TableName, Value, Verbs,
 };
-use mainstay_testkit::scripted::reply::connection_lost;
+use mainstay_testkit::scripted::reply::{connection_lost, refused};
 use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
 
 const SCRIPT: &str = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)";
@@ -345,4 +345,65 @@ async fn a_missing_row_proves_nothing_where_the_histories_are_not_known_to_be_on
         let error = lose_while_the_role_moves(at.clone(), to.clone()).await;
         assert_eq!((error.code(), error.sent()), wanted, "{at:?}, {to:?}");
     }
+}
+
+/// A source with this one behind its only endpoint, which proves by table.
+fn around(inner: &DataProxy) -> DataProxy {
+    let policy = Policy::new(super::settings()).unwrap();
+    let member: Arc<dyn Database> = Arc::new(inner.clone());
+    DataProxy::builder("outer", policy)
+        .endpoint(EndpointSpec::new("in", member).role(Role::Primary))
+        .commit_proof(CommitProof::new(ProofForm::Table))
+        .build()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_behind_an_endpoint_is_asked_for_as_long_as_its_server_is_away() {
+    let inner = bench(None, false);
+    let outer = around(&inner.proxy);
+    let begun = outer.begin(&Begin::default(), Scope::default()).await;
+    let transaction = begun.unwrap();
+    inner.driver.next(Point::Run, Reply::affected(1));
+    let broken = Reply::breaks(connection_lost()).wait_after(Duration::from_millis(100));
+    inner.driver.next(Point::Commit, broken);
+    inner
+        .driver
+        .on_text("INSERT INTO", Reply::affected(0))
+        .always(Point::Connect, Reply::fails(refused()));
+    let outage = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        inner.driver.always(Point::Connect, Reply::default());
+    };
+    let (ended, ()) = tokio::join!(transaction.commit(), outage);
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_equal_endpoints_within_a_source_the_one_that_the_commit_ran_on_is_asked() {
+    let drivers = ["a", "b"].map(|_| ScriptedDriver::new(Dialect::Postgres));
+    let policy = Policy::new(super::settings()).unwrap();
+    let mut builder = DataProxy::builder("inner", Arc::clone(&policy));
+    for (driver, name) in drivers.iter().zip(["a", "b"]) {
+        let shared = Arc::new(driver.clone());
+        let plain = Plain::new(shared, &policy, Tasks::new(), Chance::seeded(1));
+        let member: Arc<dyn Database> = Arc::new(plain);
+        builder = builder.endpoint(EndpointSpec::new(name, member));
+    }
+    let inner = builder.build().unwrap();
+    let outer = around(&inner);
+    let begun = outer.begin(&Begin::default(), Scope::default()).await;
+    let transaction = begun.unwrap();
+    let place = transaction.endpoint().unwrap();
+    for (driver, name) in drivers.iter().zip(["in/a", "in/b"]) {
+        // Only where it ran the token is there afterwards.
+        let is_it = name == place.as_str();
+        if is_it {
+            driver.next(Point::Run, Reply::affected(1));
+        }
+        driver
+            .on_text("INSERT INTO", Reply::affected(u64::from(!is_it)))
+            .next(Point::Commit, Reply::breaks(connection_lost()));
+    }
+    transaction.commit().await.unwrap();
 }
