@@ -78,6 +78,10 @@ async fn ask(
     ran.await
 }
 
+fn first_of(answer: &Answer) -> Option<&Value> {
+    answer.rows.first().and_then(|row| row.first())
+}
+
 fn first(answer: Answer) -> Value {
     let row = answer.rows.into_iter().next();
     row.and_then(|row| row.into_iter().next())
@@ -88,13 +92,15 @@ fn first(answer: Answer) -> Value {
 pub(super) async fn mark(
     connection: &mut dyn Connection,
     watch: &CommitWatch,
-    lineage: Lineage,
+    mut lineage: Lineage,
 ) -> Result<(), SqlError> {
     let sign = match watch.form {
         ProofForm::Table => {
             let token = Uuid::new_v4();
             let inserted = insert(connection, &watch.table, token).await?;
-            if !inserted {
+            let waits_for_nobody = first_of(&inserted) == Some(&Value::Bool(true));
+            lineage.is_synchronous &= !waits_for_nobody;
+            if !is_new(&inserted) {
                 return Err(SqlError::internal("a random token was there already"));
             }
             Sign::Token(token, watch.table.clone())
@@ -108,15 +114,18 @@ pub(super) async fn mark(
     Ok(())
 }
 
-/// Whether the token is new.
+/// Whether a token was new.
+fn is_new(inserted: &Answer) -> bool {
+    inserted.affected == Some(1)
+}
+
 async fn insert(
     connection: &mut dyn Connection,
     table: &CommitTable,
     token: Uuid,
-) -> Result<bool, SqlError> {
+) -> Result<Answer, SqlError> {
     let token = Value::Bytes(bytes::Bytes::copy_from_slice(token.as_bytes()));
-    let inserted = ask(connection, &table.insert, &[token]).await?;
-    Ok(inserted.affected == Some(1))
+    ask(connection, &table.insert, &[token]).await
 }
 
 /// What became of the commit with this mark, as one server tells it.
@@ -150,7 +159,7 @@ impl Look<'_> {
             false => connection.has_applied_all().await,
         };
         connection.begin(&Begin::default()).await?;
-        let is_new = insert(connection, table, token).await?;
+        let is_new = is_new(&insert(connection, table, token).await?);
         if !is_new && here.is_synchronous {
             // What is there may be there alone: a later commit that another server has proves that it has the
             // earlier one too.

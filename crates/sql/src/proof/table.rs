@@ -122,7 +122,8 @@ pub(crate) struct Confirm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommitTable {
     pub(crate) texts: Texts,
-    /// Token: changes a row if it is new. Waits for a transaction that has it in hand.
+    /// Token: changes a row if it is new. Waits for a transaction that has it in hand. On PostgreSQL its row says
+    /// whether this very transaction was told to commit without waiting for another server.
     pub(crate) insert: String,
 }
 
@@ -299,9 +300,13 @@ impl CommitTable {
             Dialect::MySql => "token BINARY(16) NOT NULL",
             Dialect::Sqlite => "token BLOB NOT NULL",
         };
+        let mut insert = insert_new(dialect, &name.quoted(dialect), &["token"], "token");
+        if dialect == Dialect::Postgres {
+            insert.push_str(" RETURNING current_setting('synchronous_commit') IN ('off', 'local')");
+        }
         CommitTable {
             texts: Texts::new(dialect, name, (columns, "token"), TOKEN_KEPT),
-            insert: insert_new(dialect, &name.quoted(dialect), &["token"], "token"),
+            insert,
         }
     }
 }
@@ -346,7 +351,8 @@ mod tests {
         let postgres = CommitTable::new(Dialect::Postgres, &name);
         assert_eq!(
             postgres.insert,
-            "INSERT INTO \"app\".\"k\" (token) VALUES ($1) ON CONFLICT (token) DO NOTHING"
+            "INSERT INTO \"app\".\"k\" (token) VALUES ($1) ON CONFLICT (token) DO NOTHING \
+             RETURNING current_setting('synchronous_commit') IN ('off', 'local')"
         );
         assert!(postgres.texts.script().ends_with("(\"at\");"));
     }

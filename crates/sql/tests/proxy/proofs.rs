@@ -7,8 +7,8 @@ use mainstay_engine::event::Received;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{CallOutcome, Chance, EndpointSpec, EventKind, Policy, Role, Sent};
 use mainstay_sql::{
-    Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage, Options,
-    Plain, ProofForm, Scope, SqlError, TableName, Value, Verbs,
+    Answer, Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage,
+    Options, Plain, ProofForm, Scope, SqlError, TableName, Value, Verbs,
 };
 use mainstay_testkit::scripted::reply::{connection_lost, refused};
 use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
@@ -298,7 +298,7 @@ fn lineage(history: Option<&str>, is_synchronous: bool) -> Lineage {
 }
 
 /// The COMMIT of a transaction on `a` is lost while the role moves to `b`, where its token is not.
-async fn lose_while_the_role_moves(at: Lineage, to: Lineage) -> SqlError {
+async fn lose_while_the_role_moves(at: Lineage, to: Lineage, marked: Reply) -> SqlError {
     let old = ScriptedDriver::new(Dialect::Sqlite);
     let new = ScriptedDriver::new(Dialect::Sqlite);
     old.set_lineage(at);
@@ -314,8 +314,8 @@ async fn lose_while_the_role_moves(at: Lineage, to: Lineage) -> SqlError {
         .commit_proof(CommitProof::new(ProofForm::Table))
         .build()
         .unwrap();
-    for driver in [&old, &new] {
-        driver.on_text("INSERT INTO \"mainstay_commits\"", Reply::affected(1));
+    for (driver, reply) in [(&old, marked), (&new, Reply::affected(1))] {
+        driver.on_text("INSERT INTO \"mainstay_commits\"", reply);
     }
     let begun = proxy.begin(&Begin::default(), Scope::default()).await;
     let transaction = begun.unwrap();
@@ -342,7 +342,7 @@ async fn a_missing_row_proves_nothing_where_the_histories_are_not_known_to_be_on
         (Some("1"), Some("2"), true, aborted),
     ] {
         let (at, to) = (lineage(at, is_synchronous), lineage(to, false));
-        let error = lose_while_the_role_moves(at.clone(), to.clone()).await;
+        let error = lose_while_the_role_moves(at.clone(), to.clone(), Reply::affected(1)).await;
         assert_eq!((error.code(), error.sent()), wanted, "{at:?}, {to:?}");
     }
 }
@@ -406,4 +406,19 @@ async fn of_equal_endpoints_within_a_source_the_one_that_the_commit_ran_on_is_as
             .next(Point::Commit, Reply::breaks(connection_lost()));
     }
     transaction.commit().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_told_to_wait_for_nobody_is_not_missed_on_another_server() {
+    for (waits_for_nobody, code) in [(true, Code::OutcomeUnknown), (false, Code::TransactionLost)] {
+        let answer = Answer {
+            affected: Some(1),
+            rows: vec![vec![Value::Bool(waits_for_nobody)]],
+            ..Answer::default()
+        };
+        let marked = Reply::answer(answer);
+        let (at, to) = (lineage(Some("1"), true), lineage(Some("2"), true));
+        let error = lose_while_the_role_moves(at, to, marked).await;
+        assert_eq!(error.code(), code);
+    }
 }
