@@ -120,11 +120,18 @@ pub struct Settled {
 }
 
 impl<M: super::Member> Source<M> {
-    /// Ends the account of a redirected call that does not go on.
-    pub fn settle_carried(&self, operation: &Operation, carried: Carried, failure: &Failure) {
+    /// Ends the account of a redirected call that does not go on; gives the attempts that were made.
+    pub fn settle_carried(
+        &self,
+        operation: &Operation,
+        carried: Carried,
+        failure: &Failure,
+    ) -> Vec<AttemptRecord> {
         let mut account = self.account_since(operation, carried.began);
         account.take_over(carried);
+        let attempts = account.attempts.clone();
         account.settle(&Ended::Failure(failure));
+        attempts
     }
 
     /// Ends the account of a redirected call whose result was found out otherwise.

@@ -44,7 +44,8 @@ struct Lost {
 enum Next {
     Done(Answer),
     Fails(SqlError),
-    Again(Carried),
+    /// With what it fails where it may not be run again.
+    Again(Carried, SqlError),
 }
 
 impl DataProxy {
@@ -123,13 +124,8 @@ impl DataProxy {
             carried = match next {
                 Next::Done(answer) => return Ok(answer),
                 Next::Fails(error) => return Err(error),
-                Next::Again(open) if runs_left > 0 && left != Some(Duration::ZERO) => Some(open),
-                Next::Again(open) => {
-                    let error = aborted(Code::AttemptsFailed, true);
-                    self.source()
-                        .settle_carried(&operation, open, error.failure());
-                    return Err(error);
-                }
+                Next::Again(open, _) if runs_left > 0 && left != Some(Duration::ZERO) => Some(open),
+                Next::Again(open, error) => return Err(self.close(&operation, open, error)),
             };
             request.options.deadline = left.or(request.options.deadline);
         }
@@ -144,9 +140,10 @@ impl DataProxy {
         watch: &CommitWatch,
     ) -> Result<Lost, SqlError> {
         match parts.kind {
-            CallErrorKind::Redirected { error, carried }
+            CallErrorKind::Redirected { mut error, carried }
                 if error.detail().verdict == Verdict::CommitLost =>
             {
+                error.detail_mut().correlation_id = Some(parts.correlation_id);
                 let carried = Some(carried);
                 return Ok(Lost { error, carried });
             }
@@ -203,24 +200,28 @@ impl DataProxy {
                 return Next::Done(answer);
             }
             (Fate::Aborted { is_whole }, carried) => {
-                error = aborted(Code::AttemptsFailed, is_whole && !keeps());
+                let is_whole = is_whole && !keeps();
+                error = instead_of(&error, aborted(Code::AttemptsFailed, is_whole));
                 match carried {
-                    Some(carried) if error.sent() != Sent::Maybe => return Next::Again(carried),
-                    Some(carried) => {
-                        self.source()
-                            .settle_carried(operation, carried, error.failure());
-                    }
+                    Some(carried) if is_whole => return Next::Again(carried, error),
+                    Some(carried) => error = self.close(operation, carried, error),
                     None => {}
                 }
             }
-            (Fate::Unknown, Some(carried)) => {
-                self.source()
-                    .settle_carried(operation, carried, error.failure());
-            }
+            (Fate::Unknown, Some(carried)) => error = self.close(operation, carried, error),
             (Fate::Unknown, None) => {}
         }
         error.detail_mut().failure.generation = None;
         Next::Fails(error)
+    }
+
+    /// Ends the account of a call with its error, which says what is in it.
+    fn close(&self, operation: &Operation, carried: Carried, mut error: SqlError) -> SqlError {
+        let attempts = self
+            .source()
+            .settle_carried(operation, carried, error.failure());
+        error.detail_mut().attempts = attempts;
+        error
     }
 
     /// What became of the watched COMMIT.
@@ -313,6 +314,15 @@ pub(super) fn nobody_answered() -> SqlError {
         "nobody told in time what became of a commit",
     );
     SqlError::new(Code::AttemptsFailed, failure.sent(Sent::YesUnprocessed)).hint("ask again")
+}
+
+/// What was found out, with the account of the error that was known before.
+fn instead_of(known: &SqlError, mut found: SqlError) -> SqlError {
+    let (known, detail) = (known.detail(), found.detail_mut());
+    detail.endpoint.clone_from(&known.endpoint);
+    detail.attempts.clone_from(&known.attempts);
+    detail.correlation_id = known.correlation_id;
+    found
 }
 
 /// A transaction that was given up before its COMMIT.

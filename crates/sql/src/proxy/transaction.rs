@@ -14,6 +14,7 @@ use super::proved::aborted;
 use super::route::{operation, path};
 use super::{DataProxy, Member, READ_GRACE, WRITE_GRACE, errors, refuse_key};
 use crate::database::{Access, Answer, BoxFuture, Options, Request, Scope};
+use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
 use crate::proof::{CommitWatch, Fate, Proving};
 use crate::transaction::{AFTER_LOSS_OF_KEPT, Begin, Transaction, commits_by_itself};
@@ -187,6 +188,20 @@ impl Pinned {
         lost(category, why, self.is_kept)
     }
 
+    /// Its end did not come in time.
+    fn unanswered(&self, limit: Duration) -> SqlError {
+        let watch = self.watch.as_ref().and_then(|watch| watch.commit.as_ref());
+        let may_be_sent = watch.is_none_or(CommitWatch::was_sent);
+        // Without a COMMIT nothing of it is left, but in tables of MySQL without transactions.
+        match may_be_sent || self.proxy.shared.dialect == Dialect::MySql {
+            true => commit_unanswered(limit),
+            false => {
+                let why = format!("what goes before its COMMIT took longer than {limit:?}");
+                self.lost(Category::Timeout, &why)
+            }
+        }
+    }
+
     /// A statement is about to be sent.
     fn note(&mut self, request: &Request) {
         let shared = &self.proxy.shared;
@@ -302,7 +317,7 @@ impl Pinned {
         let writing = proxy.begin_write(&self.options, safety);
         let limit = self.limit(&self.options) + WRITE_GRACE;
         let ended = tokio::time::timeout(limit, inner.commit()).await;
-        let result = ended.unwrap_or_else(|_| Err(commit_unanswered(limit)));
+        let result = ended.unwrap_or_else(|_| Err(self.unanswered(limit)));
         let result = match result {
             Ok(answer) => Ok((answer, self.endpoint.clone())),
             Err(error) => {

@@ -182,6 +182,7 @@ async fn a_commit_that_nobody_can_tell_anything_about_stays_unknown() {
         (Code::OutcomeUnknown, Sent::Maybe)
     );
     bench.check_account(CallOutcome::Failure, 1);
+    check_told(&error, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -421,4 +422,44 @@ async fn a_commit_that_was_told_to_wait_for_nobody_is_not_missed_on_another_serv
         let error = lose_while_the_role_moves(at, to, marked).await;
         assert_eq!(error.code(), code);
     }
+}
+
+/// The error says what its call did.
+fn check_told(error: &SqlError, attempts: usize) {
+    let detail = error.detail();
+    assert_eq!(detail.endpoint.as_deref(), Some("a"), "{error}");
+    assert_eq!(detail.attempts.len(), attempts, "{error}");
+    assert!(detail.correlation_id.is_some(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_whose_commits_never_take_place_fails_with_its_account() {
+    let bench = bench(by_table(), false);
+    bench
+        .driver
+        .on_text("mainstay_commits", Reply::affected(1))
+        .always(Point::Commit, Reply::breaks(connection_lost()));
+    let script = bench.proxy.script(SCRIPT, Options::default());
+    let error = script.await.unwrap_err();
+    let said = (error.code(), error.sent());
+    assert_eq!(said, (Code::AttemptsFailed, Sent::YesUnprocessed));
+    bench.check_account(CallOutcome::Failure, 2);
+    check_told(&error, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_end_is_given_up_before_its_commit_was_sent_is_lost() {
+    let bench = bench(by_table(), false);
+    let mut begin = Begin::default();
+    begin.options.deadline = Some(Duration::from_millis(100));
+    let begun = bench.proxy.begin(&begin, Scope::default()).await;
+    bench.driver.next(Point::Run, Reply::hangs());
+    let error = begun.unwrap().commit().await.unwrap_err();
+    let said = (error.code(), error.sent());
+    assert_eq!(
+        said,
+        (Code::TransactionLost, Sent::YesUnprocessed),
+        "{error}"
+    );
+    assert_eq!(bench.driver.counts().commits, 0);
 }
