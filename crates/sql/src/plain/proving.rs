@@ -37,9 +37,14 @@ const XID: &str = "SELECT pg_current_xact_id()::text";
 const XID_STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 
 /// Tables whose rows a rollback leaves, as far as this user sees them.
-const NOT_TRANSACTIONAL: &str = "SELECT COUNT(*) FROM information_schema.TABLES \
+const NOT_TRANSACTIONAL: &str = "SELECT 1 FROM information_schema.TABLES \
      WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE NOT IN ('InnoDB', 'ROCKSDB', 'ndbcluster') \
-     AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
+     AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') \
+     LIMIT 1";
+
+/// Finding such a table may take at least this long, however long the look before it took. Where there are many
+/// tables it may take far longer.
+const SEARCH_LEAST: Duration = Duration::from_millis(200);
 
 /// Tables of proof at one endpoint.
 #[derive(Debug, Default)]
@@ -131,7 +136,6 @@ async fn insert(
 /// What became of the commit with this mark, as one server tells it.
 struct Look<'a> {
     mark: &'a Mark,
-    dialect: Dialect,
 }
 
 impl Look<'_> {
@@ -172,7 +176,7 @@ impl Look<'_> {
             (false, _) => Ok(Fate::Committed),
             // Another server has it only if the commit was acknowledged to nobody before another server had it.
             (true, _) if !can_abort => Ok(Fate::Unknown),
-            (true, Ok(true)) => self.aborted(connection).await,
+            (true, Ok(true)) => Ok(Fate::Aborted { is_whole: true }),
             (true, Ok(false)) => Err(not_applied()),
             (true, Err(error)) if is_ours_to_mend(&error) => Ok(Fate::Unknown),
             (true, Err(error)) => Err(error),
@@ -208,27 +212,24 @@ impl Look<'_> {
         }
         Ok(Fate::Committed)
     }
-
-    async fn aborted(&self, connection: &mut dyn Connection) -> Result<Fate, SqlError> {
-        let is_whole = match self.dialect {
-            Dialect::MySql => {
-                let left = first(ask(connection, NOT_TRANSACTIONAL, &[]).await?);
-                matches!(left, Value::I64(0) | Value::U64(0))
-            }
-            Dialect::Sqlite | Dialect::Postgres => true,
-        };
-        Ok(Fate::Aborted { is_whole })
-    }
 }
 
 impl Plain {
     /// One look at this endpoint.
     pub(super) async fn look(&self, mark: &Mark, limit: Duration) -> Result<Fate, SqlError> {
         let ends_at = Instant::now().checked_add(limit);
-        let look = Look {
-            mark,
-            dialect: self.shared.dialect,
-        };
+        let fate = self.look_once(mark, ends_at).await?;
+        let is_mysql = self.shared.dialect == Dialect::MySql;
+        match fate {
+            Fate::Aborted { .. } if is_mysql => Ok(Fate::Aborted {
+                is_whole: self.has_only_transactional(ends_at).await,
+            }),
+            fate => Ok(fate),
+        }
+    }
+
+    async fn look_once(&self, mark: &Mark, ends_at: Option<Instant>) -> Result<Fate, SqlError> {
+        let look = Look { mark };
         let mut lease = self.lease(Access::ReadWrite, ends_at, None).await?;
         let handed = HandOver::new(None);
         handed.tell();
@@ -242,6 +243,23 @@ impl Plain {
             lease.set_active(true);
         }
         result
+    }
+
+    /// Whether a rollback leaves nothing anywhere. What is not found out in time is taken for a no.
+    async fn has_only_transactional(&self, ends_at: Option<Instant>) -> bool {
+        let least = Instant::now() + SEARCH_LEAST;
+        let ends_at = ends_at.map(|end| end.max(least));
+        let Ok(mut lease) = self.lease(Access::ReadWrite, ends_at, None).await else {
+            return false;
+        };
+        let handed = HandOver::new(None);
+        handed.tell();
+        let cancel = lease.canceller();
+        lease.set_active(true);
+        let search = ask(lease.as_mut(), NOT_TRANSACTIONAL, &[]);
+        let ended = until(ends_at, Some(cancel), || true, search).await;
+        let found = settle(&mut lease, ended, &Judge::read(), &handed);
+        found.is_ok_and(|found| found.rows.is_empty())
     }
 
     /// What a proof needs before its transaction begins.

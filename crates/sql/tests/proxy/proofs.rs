@@ -21,7 +21,11 @@ struct Bench {
 }
 
 fn bench(proof: Option<CommitProof>, keys: bool) -> Bench {
-    let driver = ScriptedDriver::new(Dialect::Postgres);
+    bench_of(Dialect::Postgres, proof, keys)
+}
+
+fn bench_of(dialect: Dialect, proof: Option<CommitProof>, keys: bool) -> Bench {
+    let driver = ScriptedDriver::new(dialect);
     let mut settings = super::settings();
     settings.retry.attempts_max = 2;
     settings.circuit.failures = 0;
@@ -462,4 +466,26 @@ async fn a_transaction_whose_end_is_given_up_before_its_commit_was_sent_is_lost(
         "{error}"
     );
     assert_eq!(bench.driver.counts().commits, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_on_mysql_is_proven_also_where_its_tables_are_too_many_to_look_through() {
+    let one = || Reply::rows(vec![vec![Value::I64(1)]]);
+    for (tables, sent) in [
+        (Reply::default(), Sent::YesUnprocessed),
+        (one(), Sent::Maybe),
+        (Reply::hangs(), Sent::Maybe),
+        (Reply::fails(refused()), Sent::Maybe),
+    ] {
+        let bench = bench_of(Dialect::MySql, by_table(), false);
+        bench
+            .driver
+            .on_text("information_schema.TABLES", tables)
+            .on_text("mainstay_commits", Reply::affected(1))
+            .next(Point::Commit, Reply::breaks(connection_lost()));
+        let begun = bench.proxy.begin(&Begin::default(), Scope::default()).await;
+        let error = begun.unwrap().commit().await.unwrap_err();
+        let said = (error.code(), error.sent());
+        assert_eq!(said, (Code::TransactionLost, sent), "{error}");
+    }
 }
