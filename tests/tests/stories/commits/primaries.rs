@@ -226,6 +226,46 @@ async fn without_semi_synchronous_replicas_a_missing_row_on_another_server_prove
     proves_nothing::<MariadbCluster>(&[("rpl_semi_sync_master_timeout", "1")]).await;
 }
 
+/// What a transaction was told about its own COMMIT counts, not what its server does otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_told_to_wait_for_no_standby_is_not_called_aborted_by_the_next_primary() {
+    let trap = Arc::new(Trap::default());
+    // The fault that keeps COMMIT from leaving: it is on no server.
+    trap.turn.store(3, Ordering::Relaxed);
+    let tasks = Tasks::new();
+    let nodes = Nodes::<PostgresCluster>::start(&trap, &[]).await;
+    let cluster = &nodes.cluster;
+    let story = Story::over(nodes.source(ProofForm::Table, &tasks));
+    world::wait_for_primary(&story.proxy).await;
+    story.call(Way::Statement).await;
+    let calling = async {
+        let scope = mainstay::sql::Scope::default();
+        let begin = mainstay::sql::Begin::default();
+        let mut transaction = story.proxy.begin(&begin, scope).await.unwrap();
+        let told = "SET LOCAL synchronous_commit = local";
+        let told = lone::statement(told, Vec::new(), mainstay::Safety::Write);
+        transaction.run(&told).await.unwrap();
+        trap.is_set.store(true, Ordering::Release);
+        transaction.commit().await.unwrap_err()
+    };
+    let killing = async {
+        trap.sprung.notified().await;
+        cluster
+            .node(cluster.primary_number())
+            .kill9()
+            .await
+            .unwrap();
+        let next = cluster.most_advanced_replica().await.unwrap();
+        cluster.promote(next).await.unwrap();
+    };
+    let (error, ()) = tokio::join!(calling, killing);
+    let said = (error.code().as_str(), error.sent());
+    let wanted = ("outcome_unknown", Sent::Maybe);
+    assert_eq!(said, wanted, "{}", describe(&error));
+    story.proxy.close(Duration::from_secs(5)).await;
+    assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, 0);
+}
+
 /// A replica acknowledges what it has received: promoted before it has applied it, it does not have it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_the_new_primary_has_only_received_is_waited_for_on_mariadb() {
