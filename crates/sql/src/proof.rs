@@ -22,7 +22,7 @@ pub use table::{TABLE_NAME_MAX, TableName};
 
 pub(crate) use hash::request_hash;
 pub(crate) use stored::{recall, write_down};
-pub(crate) use table::{CommitTable, EMPTY_RECORD, KeyTable, Texts};
+pub(crate) use table::{CommitTable, EMPTY_RECORD, InSchema, KeyTable, Statements, Texts};
 
 /// Keys and owners of keys are no longer than this, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;

@@ -2,12 +2,14 @@
 //! compared with the rows that are there.
 
 mod primaries;
+mod schemas;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use mainstay::sql::DataProxyBuilder;
 use mainstay::sql::{
     Begin, BoxFuture, CommitProof, Driver, Options, Plain, ProofForm, Transaction, Value, Verbs,
 };
@@ -70,6 +72,10 @@ fn prove(form: ProofForm, wait: Duration) -> CommitProof {
 
 /// A source over one endpoint, whose commits are proven.
 fn source(driver: Arc<dyn Driver>, proof: CommitProof, tasks: &Tasks) -> DataProxy {
+    builder(driver, proof, tasks).build().unwrap()
+}
+
+fn builder(driver: Arc<dyn Driver>, proof: CommitProof, tasks: &Tasks) -> DataProxyBuilder {
     let policy = Policy::new(lone::settings(ATTEMPT)).unwrap();
     let chance = Chance::seeded(5);
     let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
@@ -79,8 +85,6 @@ fn source(driver: Arc<dyn Driver>, proof: CommitProof, tasks: &Tasks) -> DataPro
         .chance(chance)
         .commit_proof(proof)
         .endpoint(EndpointSpec::new("a", member).role(Role::Primary))
-        .build()
-        .unwrap()
 }
 
 impl Story {

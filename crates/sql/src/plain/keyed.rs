@@ -2,6 +2,7 @@
 //! transaction.
 
 use super::limit::timeout;
+use super::proving::not_written;
 use crate::connection::Connection;
 use crate::database::{Answer, AnswerMax};
 use crate::error::{Code, SqlError};
@@ -120,7 +121,9 @@ impl Keyed {
         let text = write_down(answer, self.answer_max)?;
         let [owner, key] = self.params();
         let kept = [Value::Text(text), owner, key];
-        let stored = run(connection, &self.table.store, &kept).await?;
+        let stored = run(connection, &self.table.store, &kept).await;
+        let rights = "SELECT, INSERT, UPDATE and DELETE on it";
+        let stored = stored.map_err(|error| not_written(error, &self.table.texts, rights))?;
         match stored.affected {
             Some(1) => Ok(()),
             _ => Err(timeout(Sent::YesUnprocessed).hint(

@@ -16,7 +16,8 @@ use crate::database::{Access, Answer, AnswerMax};
 use crate::dialect::Dialect;
 use crate::error::{Code, SqlError, Verdict};
 use crate::proof::{
-    CommitTable, CommitWatch, EMPTY_RECORD, Fate, Lineage, Mark, ProofForm, Proving, Sign, Texts,
+    CommitTable, CommitWatch, EMPTY_RECORD, Fate, InSchema, Lineage, Mark, ProofForm, Proving,
+    Sign, Statements, Texts,
 };
 use crate::transaction::Begin;
 use crate::value::Value;
@@ -102,7 +103,10 @@ pub(super) async fn mark(
     let sign = match watch.form {
         ProofForm::Table => {
             let token = Uuid::new_v4();
-            let inserted = insert(connection, &watch.table, token).await?;
+            let inserted = insert(connection, &watch.table, token).await;
+            let inserted = inserted.map_err(|error| {
+                not_written(error, &watch.table.texts, "SELECT and INSERT on it")
+            })?;
             let waits_for_nobody = first_of(&inserted) == Some(&Value::Bool(true));
             lineage.is_synchronous &= !waits_for_nobody;
             if !is_new(&inserted) {
@@ -270,7 +274,7 @@ impl Plain {
         attempt: Option<&Attempt>,
     ) -> Result<(), SqlError> {
         if let Some(key) = &proving.key {
-            let made = self.ensure(&key.table.texts, ends_at, attempt).await;
+            let made = self.ensure(&key.table, ends_at, attempt).await;
             made.map_err(|mut error| {
                 if is_ours_to_mend(&error) {
                     error.detail_mut().code = Code::IdempotencyUnavailable;
@@ -280,7 +284,7 @@ impl Plain {
         }
         match &proving.commit {
             Some(watch) if watch.form == ProofForm::Table => {
-                self.ensure(&watch.table.texts, ends_at, attempt).await
+                self.ensure(&watch.table, ends_at, attempt).await
             }
             _ => Ok(()),
         }
@@ -322,27 +326,27 @@ impl Plain {
     }
 
     /// Sees to it that a table of proof is there. Errors have `sent: no`: nothing of the caller's work has left.
-    pub(super) async fn ensure(
+    pub(super) async fn ensure<T: Statements + Send + Sync>(
         &self,
-        texts: &Texts,
+        table: &InSchema<T>,
         ends_at: Option<Instant>,
         attempt: Option<&Attempt>,
     ) -> Result<(), SqlError> {
-        if self.shared.proof_tables.is_ready(&texts.name) {
+        if self.shared.proof_tables.is_ready(&table.texts().name) {
             return Ok(());
         }
-        let made = Box::pin(self.make(texts, ends_at, attempt)).await;
+        let made = Box::pin(self.make(table, ends_at, attempt)).await;
         made.map_err(|mut error| {
             error.detail_mut().failure.sent = Sent::No;
             error
         })?;
-        self.shared.proof_tables.note(&texts.name);
+        self.shared.proof_tables.note(&table.texts().name);
         Ok(())
     }
 
-    async fn make(
+    async fn make<T: Statements + Send + Sync>(
         &self,
-        texts: &Texts,
+        table: &InSchema<T>,
         ends_at: Option<Instant>,
         attempt: Option<&Attempt>,
     ) -> Result<(), SqlError> {
@@ -350,7 +354,14 @@ impl Plain {
         let handed = HandOver::new(None);
         handed.tell();
         lease.set_active(true);
-        let work = make_table(lease.as_mut(), texts);
+        let work = async {
+            if let Some((text, params)) = table.question()
+                && let Value::Text(schema) = first(ask(lease.as_mut(), text, &params).await?)
+            {
+                table.found_in(schema);
+            }
+            make_table(lease.as_mut(), table.texts()).await
+        };
         let ended = until(ends_at, None, || false, work).await;
         settle(&mut lease, ended, &Judge::read(), &handed)
     }
@@ -445,6 +456,22 @@ fn not_applied() -> SqlError {
     );
     SqlError::new(Code::AttemptsFailed, failure.sent(Sent::YesUnprocessed))
         .hint("stop its replication once it has applied all of it")
+}
+
+/// Says of which table it is, as it is none of the caller's own statements that failed.
+pub(super) fn not_written(mut error: SqlError, texts: &Texts, rights: &str) -> SqlError {
+    if !is_ours_to_mend(&error) {
+        return error;
+    }
+    let failure = &mut error.detail_mut().failure;
+    failure.message = format!(
+        "what proves the write could not be written to the table {}: {}",
+        texts.name, failure.message
+    )
+    .into();
+    error.place("table", texts.name.clone()).hint(format!(
+        "whoever writes, after SET ROLE too, needs the rights to {rights} and to use its schema"
+    ))
 }
 
 /// SQLite has no code of its own for a missing table.

@@ -1,9 +1,12 @@
 //! The tables of proof, and every statement on them, in each database's words.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::dialect::Dialect;
+use crate::value::Value;
 
 /// Names of tables are no longer than this, so that the name of the index fits too.
 pub const TABLE_NAME_MAX: usize = 58;
@@ -18,6 +21,11 @@ const TOKEN_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// PostgreSQL: writes something that changes nothing, so that its commit waits for the standbys.
 pub(crate) const EMPTY_RECORD: &str =
     "SELECT pg_logical_emit_message(true, 'mainstay', 'commit proof')";
+
+/// PostgreSQL, of the quoted name of a table.
+const SCHEMA_OF: &str = "SELECT coalesce((SELECT n.nspname FROM pg_catalog.pg_class c \
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1::text)), \
+     current_schema())::text";
 
 /// The name of a table, with its schema where one is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,9 +101,79 @@ pub(crate) struct Texts {
     pub(crate) sweep: String,
 }
 
+/// The statements on a table whose schema is looked up once: what a transaction does to its own session
+/// (`SET LOCAL search_path`, `USE`) must not lead it to another table of the same name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InSchema<T> {
+    dialect: Dialect,
+    name: TableName,
+    keep: Duration,
+    /// By the name as it was given.
+    given: T,
+    found: OnceLock<T>,
+}
+
+/// Statements that can be written for a table of any name.
+pub(crate) trait Statements {
+    fn write(dialect: Dialect, name: &TableName, keep: Duration) -> Self;
+    fn texts(&self) -> &Texts;
+}
+
+impl<T> Deref for InSchema<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.found.get().unwrap_or(&self.given)
+    }
+}
+
+impl<T: Statements> InSchema<T> {
+    fn of(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
+        InSchema {
+            dialect,
+            name: name.clone(),
+            keep,
+            given: T::write(dialect, name, keep),
+            found: OnceLock::new(),
+        }
+    }
+
+    /// Asks a fresh session for the schema: that of the table where it is there, else where it will be made. `None`:
+    /// it is known.
+    pub(crate) fn question(&self) -> Option<(&'static str, Vec<Value>)> {
+        if self.name.schema.is_some() || self.found.get().is_some() {
+            return None;
+        }
+        match self.dialect {
+            Dialect::Postgres => {
+                Some((SCHEMA_OF, vec![Value::Text(self.name.quoted(self.dialect))]))
+            }
+            Dialect::MySql => Some(("SELECT DATABASE()", Vec::new())),
+            // Nothing changes where its names lead.
+            Dialect::Sqlite => None,
+        }
+    }
+
+    /// From now on it is the table in this schema, whoever asks.
+    pub(crate) fn found_in(&self, schema: String) {
+        self.found.get_or_init(|| {
+            let name = TableName {
+                schema: Some(schema),
+                name: self.name.name.clone(),
+            };
+            T::write(self.dialect, &name, self.keep)
+        });
+    }
+}
+
 /// The table of idempotency keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeyTable {
+pub(crate) type KeyTable = InSchema<KeyStatements>;
+
+/// The table of tokens.
+pub(crate) type CommitTable = InSchema<CommitStatements>;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KeyStatements {
     pub(crate) texts: Texts,
     /// Owner, key, request: changes a row if the key is new. Waits for a transaction that has it in hand.
     pub(crate) claim: String,
@@ -118,9 +196,8 @@ pub(crate) struct Confirm {
     pub(crate) names_row: bool,
 }
 
-/// The table of tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CommitTable {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommitStatements {
     pub(crate) texts: Texts,
     /// Token: changes a row if it is new. Waits for a transaction that has it in hand. On PostgreSQL its row says
     /// whether this very transaction was told to commit without waiting for another server.
@@ -248,6 +325,16 @@ fn confirm(dialect: Dialect, table: &str, is_it: &str) -> Option<Confirm> {
 
 impl KeyTable {
     pub(crate) fn new(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
+        Self::of(dialect, name, keep)
+    }
+}
+
+impl Statements for KeyStatements {
+    fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    fn write(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
         let table = name.quoted(dialect);
         let key = "owner, idempotency_key";
         let columns = match dialect {
@@ -268,7 +355,7 @@ impl KeyTable {
             format!("owner = {owner} AND idempotency_key = {key}")
         };
         let old = is_older(dialect, keep);
-        KeyTable {
+        KeyStatements {
             texts: Texts::new(dialect, name, (columns, key), keep),
             claim: insert_new(
                 dialect,
@@ -295,6 +382,16 @@ impl KeyTable {
 
 impl CommitTable {
     pub(crate) fn new(dialect: Dialect, name: &TableName) -> Self {
+        Self::of(dialect, name, TOKEN_KEPT)
+    }
+}
+
+impl Statements for CommitStatements {
+    fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    fn write(dialect: Dialect, name: &TableName, keep: Duration) -> Self {
         let columns = match dialect {
             Dialect::Postgres => "token bytea NOT NULL",
             Dialect::MySql => "token BINARY(16) NOT NULL",
@@ -304,8 +401,8 @@ impl CommitTable {
         if dialect == Dialect::Postgres {
             insert.push_str(" RETURNING current_setting('synchronous_commit') IN ('off', 'local')");
         }
-        CommitTable {
-            texts: Texts::new(dialect, name, (columns, "token"), TOKEN_KEPT),
+        CommitStatements {
+            texts: Texts::new(dialect, name, (columns, "token"), keep),
             insert,
         }
     }
@@ -355,5 +452,19 @@ mod tests {
              RETURNING current_setting('synchronous_commit') IN ('off', 'local')"
         );
         assert!(postgres.texts.script().ends_with("(\"at\");"));
+        assert_eq!(postgres.question(), None);
+    }
+
+    #[test]
+    fn the_schema_of_a_table_is_looked_up_once() {
+        let table = CommitTable::new(Dialect::MySql, &TableName::commits());
+        assert!(table.question().is_some());
+        table.found_in("we`ird".to_owned());
+        table.found_in("other".to_owned());
+        assert_eq!(table.question(), None);
+        assert_eq!(
+            table.insert,
+            "INSERT IGNORE INTO `we``ird`.`mainstay_commits` (token) VALUES (?)"
+        );
     }
 }

@@ -131,8 +131,9 @@ async fn a_script_whose_commit_did_not_take_place_is_run_again_on_one_account() 
 async fn a_script_whose_commit_took_place_has_its_answer() {
     let bench = bench(by_table(), false);
     let run = |reply| bench.driver.next(Point::Run, reply);
-    // The table is there; two statements; the token is new; the token is there.
+    // No schema; the table is there; two statements; the token is new; the token is there.
     for reply in [
+        Reply::default(),
         Reply::default(),
         Reply::affected(3),
         Reply::affected(4),
@@ -165,6 +166,7 @@ async fn a_commit_that_nobody_can_tell_anything_about_stays_unknown() {
     let bench = bench(by_table(), false);
     let run = |reply| bench.driver.next(Point::Run, reply);
     for reply in [
+        Reply::default(),
         Reply::default(),
         Reply::affected(1),
         Reply::affected(1),
@@ -276,7 +278,8 @@ async fn a_closure_whose_commit_did_not_take_place_is_run_again() {
 async fn what_was_cut_before_its_commit_was_not_committed() {
     let bench = bench(by_table(), false);
     let run = |reply| bench.driver.next(Point::Run, reply);
-    // The table is there; the first statement has left when its endpoint is given up.
+    // No schema; the table is there; the first statement has left when its endpoint is given up.
+    run(Reply::default());
     run(Reply::default());
     run(Reply::hangs());
     let script = bench.proxy.script(SCRIPT, Options::default());
