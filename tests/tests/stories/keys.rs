@@ -1,9 +1,12 @@
 //! Writes under idempotency keys, verb by verb: the second answer is the first, the effect is there once, and what
 //! cannot have a key says so.
 
+mod waits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay::policy::Settings;
 use mainstay::sql::catalog::{Entity, EntityColumn};
 use mainstay::sql::{
     Answer, Begin, Code, ColumnType, Driver, Filter, Find, IdempotencyTable, Operator, Options,
@@ -12,11 +15,11 @@ use mainstay::sql::{
 use mainstay::sqlite::{SqliteDriver, SqliteSettings};
 use mainstay::tasks::Tasks;
 use mainstay::{Chance, DataProxy, Database, EndpointSpec, Policy, Role, Safety, SqlError};
-use mainstay_testkit::mariadb::{MariadbCluster, MariadbServer};
-use mainstay_testkit::postgres::{PostgresCluster, PostgresServer};
+use mainstay_testkit::mariadb::MariadbServer;
+use mainstay_testkit::postgres::PostgresServer;
 
 use super::lone;
-use super::servers::{Cluster, Server, first};
+use super::servers::{Server, first};
 
 const ATTEMPT: Duration = Duration::from_secs(5);
 
@@ -31,7 +34,16 @@ fn table(name: &str) -> IdempotencyTable {
 }
 
 fn rig(driver: Arc<dyn Driver>, tasks: Tasks, keys: Option<IdempotencyTable>) -> Rig {
-    let policy = Policy::new(lone::settings(ATTEMPT)).unwrap();
+    rig_with(driver, tasks, keys, lone::settings(ATTEMPT))
+}
+
+fn rig_with(
+    driver: Arc<dyn Driver>,
+    tasks: Tasks,
+    keys: Option<IdempotencyTable>,
+    settings: Settings,
+) -> Rig {
+    let policy = Policy::new(settings).unwrap();
     let chance = Chance::seeded(8);
     let plain = Plain::new(driver, &policy, tasks.clone(), chance.clone());
     let member: Arc<dyn Database> = Arc::new(plain.clone());
@@ -427,90 +439,4 @@ async fn who_may_not_make_the_table_is_told_how_it_is_made() {
     rig.proxy.execute(insert, vec![], key("a")).await.unwrap();
     assert_eq!(server.value("SELECT count(*) FROM t").await.unwrap(), "2");
     rig.shut_down().await;
-}
-
-/// A write that no standby has may be lost with its server: it is not called a success, however often it is asked for.
-async fn a_stored_answer_waits_for_a_standby<C: Cluster>() {
-    let cluster = C::start(1, &[]).await;
-    let primary = cluster.primary();
-    primary.sql("CREATE TABLE t (id bigint)").await.unwrap();
-    let rig = of(primary, Some(table("mainstay_keys")));
-    let insert = "INSERT INTO t VALUES (1)";
-    rig.proxy.execute(insert, vec![], key("a")).await.unwrap();
-    let standby = cluster.node(cluster.replica_numbers()[0]);
-    standby.kill9().await;
-    let limited = || Options {
-        deadline: Some(Duration::from_secs(3)),
-        ..key("b")
-    };
-    let lost = rig.proxy.execute(insert, vec![], limited()).await;
-    assert_eq!(lost.unwrap_err().code(), Code::OutcomeUnknown);
-    // A crash ends the wait: what was in the log is there, and may be nowhere else.
-    primary.kill9().await;
-    primary.start_again().await;
-    assert_eq!(primary.value("SELECT count(*) FROM t").await.unwrap(), "2");
-    for known in ["a", "b"] {
-        let options = Options {
-            deadline: Some(Duration::from_secs(3)),
-            ..key(known)
-        };
-        let again = rig.proxy.execute(insert, vec![], options).await;
-        let error = again.unwrap_err();
-        assert_eq!(error.code(), Code::OutcomeUnknown, "{known}: {error}");
-    }
-    standby.start_again().await;
-    cluster.wait_attached(1).await;
-    for known in ["a", "b"] {
-        let again = rig.proxy.execute(insert, vec![], key(known)).await;
-        assert!(again.unwrap().meta.replayed, "{known}");
-    }
-    assert_eq!(primary.value("SELECT count(*) FROM t").await.unwrap(), "2");
-    rig.shut_down().await;
-}
-
-#[tokio::test]
-async fn a_stored_answer_of_postgresql_waits_for_a_standby() {
-    a_stored_answer_waits_for_a_standby::<PostgresCluster>().await;
-}
-
-#[tokio::test]
-async fn a_stored_answer_of_mariadb_waits_for_a_standby() {
-    a_stored_answer_waits_for_a_standby::<MariadbCluster>().await;
-}
-
-/// A write that takes longer than its key is kept: the key counts from its end.
-async fn a_key_outlives_a_slow_write<S: Server>(trigger: &[&str]) {
-    let server = S::start(&[]).await;
-    server.sql("CREATE TABLE t (id bigint)").await.unwrap();
-    for text in trigger {
-        server.sql(text).await.unwrap();
-    }
-    let keys = IdempotencyTable {
-        keep: Duration::from_secs(2),
-        ..table("mainstay_keys")
-    };
-    let rig = of(&server, Some(keys));
-    let slow = "INSERT INTO t (id) VALUES (1)";
-    let first = rig.proxy.execute(slow, vec![], key("a")).await.unwrap();
-    assert!(!first.meta.replayed);
-    let again = rig.proxy.execute(slow, vec![], key("a")).await.unwrap();
-    assert!(again.meta.replayed);
-    assert_eq!(server.value("SELECT count(*) FROM t").await.unwrap(), "1");
-    rig.shut_down().await;
-}
-
-#[tokio::test]
-async fn a_key_of_postgresql_outlives_a_slow_write() {
-    a_key_outlives_a_slow_write::<PostgresServer>(&[
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-         'BEGIN PERFORM pg_sleep(2.5); RETURN NEW; END'",
-        "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION slow()",
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn a_key_of_mariadb_outlives_a_slow_write() {
-    let trigger = "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW DO SLEEP(2.5)";
-    a_key_outlives_a_slow_write::<MariadbServer>(&[trigger]).await;
 }

@@ -7,7 +7,7 @@ use mainstay_engine::Sent;
 use tokio::time::Instant;
 
 use super::Plain;
-use super::keyed::Claim;
+use super::keyed::{Claim, in_the_way};
 use super::limit::{Ended, HandOver, timeout, unknown, until};
 use super::proving::mark;
 use super::sessions::Held;
@@ -115,6 +115,8 @@ struct BatchRun<'a> {
     max: AnswerMax,
     handed: &'a HandOver,
     committing: &'a HandOver,
+    /// Set while another transaction may be waited for that has the same key in hand.
+    claiming: &'a AtomicBool,
     stop: &'a AtomicBool,
     ends_at: Option<Instant>,
     /// What is to be written down with it.
@@ -204,10 +206,13 @@ impl BatchRun<'_> {
         lineage: Lineage,
     ) -> Result<(Answer, Then<'_>), SqlError> {
         let key = self.proving.and_then(|proving| proving.key.as_ref());
-        if let Some(key) = key
-            && let Claim::Known(answer) = key.claim(connection).await?
-        {
-            return Ok((answer, Then::Replay(key)));
+        if let Some(key) = key {
+            self.claiming.store(true, Ordering::Release);
+            let claim = key.claim(connection).await;
+            self.claiming.store(false, Ordering::Release);
+            if let Claim::Known(answer) = claim? {
+                return Ok((answer, Then::Replay(key)));
+            }
         }
         let ran = run_steps(connection, self.steps, self.max, self.handed, self.stop);
         let answer = ran.await?;
@@ -250,13 +255,14 @@ impl Plain {
         }
         let handed = HandOver::new(scope.attempt.clone());
         let committing = HandOver::new(None);
-        let stop = AtomicBool::new(false);
+        let (stop, claiming) = (AtomicBool::new(false), AtomicBool::new(false));
         let run = BatchRun {
             access: request.access,
             steps: &steps,
             max: request.answer_max,
             handed: &handed,
             committing: &committing,
+            claiming: &claiming,
             stop: &stop,
             ends_at,
             proving,
@@ -279,6 +285,7 @@ impl Plain {
             is_late: false,
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
+            was_claiming: claiming.load(Ordering::Acquire),
         };
         let result = settle_batch(&mut lease, ended, proof);
         drop(lease);
@@ -325,7 +332,11 @@ fn settle_batch(
     // What failed and left no transaction open was rolled back.
     proof.is_undone = is_over && done.as_ref().is_some_and(|done| done.result.is_err());
     proof.is_late = is_late;
-    let result = done.map_or_else(|| Err(timeout(Sent::Maybe)), |done| done.result);
+    let gave_nothing = || match proof.was_claiming {
+        true => in_the_way(),
+        false => timeout(Sent::Maybe),
+    };
+    let result = done.map_or_else(|| Err(gave_nothing()), |done| done.result);
     result.map_err(|error| match error.detail().verdict {
         // It was us who cancelled.
         Verdict::Neutral if is_late => proof.judge(timeout(Sent::Maybe)),
@@ -347,6 +358,8 @@ struct Proof {
     is_late: bool,
     was_handed_over: bool,
     was_committing: bool,
+    /// Its time was over while it waited for another request with its key, which is no fault of the endpoint.
+    was_claiming: bool,
 }
 
 impl Proof {

@@ -55,12 +55,7 @@ impl Keyed {
             }
         }
         // Somebody else holds it again each time: their answer will be there soon.
-        let failure = Failure::new(
-            Category::Contention,
-            "other requests with the same idempotency key were in the way",
-        );
-        Err(SqlError::new(Code::Contention, failure.sent(Sent::No))
-            .hint("send it again with the same key"))
+        Err(in_the_way())
     }
 
     fn known(&self, row: &[Value]) -> Result<Answer, SqlError> {
@@ -131,6 +126,16 @@ impl Keyed {
             )),
         }
     }
+}
+
+/// Whoever is in the way says nothing about the endpoint.
+pub(super) fn in_the_way() -> SqlError {
+    let failure = Failure::new(
+        Category::Contention,
+        "another request with the same idempotency key is still under way",
+    );
+    SqlError::new(Code::Contention, failure.sent(Sent::No))
+        .hint("send it again with the same key, which gives the answer of the other one once it has ended")
 }
 
 fn is_too_old(row: &[Value]) -> bool {
