@@ -1,13 +1,15 @@
 //! Commits that can be found again: the mark before COMMIT, the look afterwards, and the tables of both proofs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod tables;
+
 use std::time::Duration;
 
 use mainstay_engine::{Attempt, Category, Failure, Sent};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+pub(super) use self::tables::ProofTables;
+use self::tables::may_be_missing;
 use super::Plain;
 use super::limit::{HandOver, Judge, until};
 use super::statement::settle;
@@ -21,9 +23,6 @@ use crate::proof::{
 };
 use crate::transaction::Begin;
 use crate::value::Value;
-
-/// One use of a table in so many is followed by a deletion of what is too old.
-const USES_A_SWEEP: u64 = 256;
 
 /// Deletions of one sweep, at most: more than the uses between two.
 const SWEEP_ROUNDS: u32 = 20;
@@ -46,34 +45,6 @@ const NOT_TRANSACTIONAL: &str = "SELECT 1 FROM information_schema.TABLES \
 /// Finding such a table may take at least this long, however long the look before it took. Where there are many
 /// tables it may take far longer.
 const SEARCH_LEAST: Duration = Duration::from_millis(200);
-
-/// Tables of proof at one endpoint.
-#[derive(Debug, Default)]
-pub(super) struct ProofTables {
-    /// Names of those that are there.
-    ready: Mutex<Vec<String>>,
-    uses: AtomicU64,
-}
-
-impl ProofTables {
-    fn is_ready(&self, name: &str) -> bool {
-        self.ready.lock().iter().any(|ready| ready == name)
-    }
-
-    fn note(&self, name: &str) {
-        let mut ready = self.ready.lock();
-        if !ready.iter().any(|known| known == name) {
-            ready.push(name.to_owned());
-        }
-    }
-
-    /// A statement may have said that a table is missing: perhaps one of these.
-    pub(super) fn doubt(&self, error: &SqlError) {
-        if may_be_missing(error) {
-            self.ready.lock().clear();
-        }
-    }
-}
 
 async fn ask(
     connection: &mut dyn Connection,
@@ -368,12 +339,7 @@ impl Plain {
 
     /// A row was written: now and then what is too old is deleted, beside the calls.
     pub(super) fn used(&self, texts: &Texts) {
-        let uses = self
-            .shared
-            .proof_tables
-            .uses
-            .fetch_add(1, Ordering::Relaxed);
-        if !uses.is_multiple_of(USES_A_SWEEP) {
+        if !self.shared.proof_tables.is_to_be_swept(&texts.name) {
             return;
         }
         let (plain, text) = (self.clone(), texts.sweep.clone());
@@ -415,20 +381,36 @@ async fn make_table(connection: &mut dyn Connection, texts: &Texts) -> Result<()
         Err(error) if may_be_missing(&error) => {}
         Err(error) => return Err(error),
     }
-    for text in &texts.create {
-        let Err(error) = ask(connection, text, &[]).await else {
-            continue;
-        };
-        if connection.is_closed() {
-            return Err(error);
-        }
-        // Somebody else may have made it at the same time.
-        return match ask(connection, &texts.exists, &[]).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(not_made(texts, error)),
-        };
+    let Err(error) = create(connection, texts).await else {
+        return Ok(());
+    };
+    if connection.is_closed() {
+        return Err(error);
     }
-    Ok(())
+    // Somebody else may have made it at the same time.
+    match ask(connection, &texts.exists, &[]).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(not_made(texts, error)),
+    }
+}
+
+/// All of it or nothing, so that a table that is there has its index too.
+async fn create(connection: &mut dyn Connection, texts: &Texts) -> Result<(), SqlError> {
+    if let [text] = texts.create.as_slice() {
+        return ask(connection, text, &[]).await.map(drop);
+    }
+    connection.begin(&Begin::default()).await?;
+    let whole = async {
+        for text in &texts.create {
+            ask(connection, text, &[]).await?;
+        }
+        connection.commit(&|| ()).await
+    };
+    let created = whole.await;
+    if created.is_err() && !connection.is_closed() {
+        connection.rollback().await?;
+    }
+    created
 }
 
 /// Says what to do where the table can only be made by somebody else.
@@ -472,11 +454,6 @@ pub(super) fn not_written(mut error: SqlError, texts: &Texts, rights: &str) -> S
     error.place("table", texts.name.clone()).hint(format!(
         "whoever writes, after SET ROLE too, needs the rights to {rights} and to use its schema"
     ))
-}
-
-/// SQLite has no code of its own for a missing table.
-fn may_be_missing(error: &SqlError) -> bool {
-    matches!(error.code(), Code::UnknownEntity | Code::BadStatement)
 }
 
 /// Not for a while, but until somebody changes something.

@@ -10,7 +10,7 @@ use mainstay_sql::{
     Answer, Begin, Code, CommitProof, DataProxy, Database, Dialect, IdempotencyTable, Lineage,
     Options, Plain, ProofForm, Scope, SqlError, TableName, Value, Verbs,
 };
-use mainstay_testkit::scripted::reply::{connection_lost, refused};
+use mainstay_testkit::scripted::reply::{connection_lost, constraint_broken, refused};
 use mainstay_testkit::scripted::{Happened, Point, Reply, ScriptedDriver};
 
 const SCRIPT: &str = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)";
@@ -491,4 +491,30 @@ async fn an_abort_on_mysql_is_proven_also_where_its_tables_are_too_many_to_look_
         let said = (error.code(), error.sent());
         assert_eq!(said, (Code::TransactionLost, sent), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_cannot_have_its_index_is_not_made_either() {
+    let bench = bench(by_table(), false);
+    bench
+        .driver
+        .on_text("CREATE TABLE", Reply::affected(0))
+        .on_text("SELECT 1 FROM", Reply::fails(missing()))
+        .on_text("CREATE INDEX", Reply::fails(constraint_broken()));
+    let script = bench.proxy.script(SCRIPT, Options::default());
+    let error = script.await.unwrap_err();
+    assert!(error.sent().is_proven_harmless(), "{error}");
+    assert_eq!(
+        bench
+            .calls(Point::Run)
+            .last()
+            .map(|text| text.starts_with("SELECT 1 FROM")),
+        Some(true)
+    );
+    let counts = bench.driver.counts();
+    assert_eq!((counts.begins, counts.commits, counts.rollbacks), (1, 0, 1));
+}
+
+fn missing() -> SqlError {
+    SqlError::caller(Code::UnknownEntity, "no such table", "make it")
 }
