@@ -103,6 +103,12 @@ pub struct DeleteBy {
 }
 
 impl Class {
+    /// Whether it commits the transaction that it stands in, or may: on MySQL and MariaDB all but reads and single
+    /// statements that change rows.
+    pub fn commits_by_itself(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::MySql && !self.is_single_dml && !self.safety.is_read()
+    }
+
     /// Whether it may be repeated with these parameters, knowing the entity that it deletes from.
     ///
     /// An upsert with a NULL parameter is a `Write`: unique keys admit any number of NULLs. A delete

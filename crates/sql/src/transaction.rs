@@ -75,9 +75,6 @@ pub(crate) const AFTER_LOSS_OF_KEPT: &str = "DDL and CALL may have committed wha
 /// Whether this work commits the transaction that it stands in, or may: on MySQL all but reads and single
 /// statements that change rows.
 pub(crate) fn commits_by_itself(dialect: Dialect, schema: &Schema, work: &Work) -> bool {
-    let may_commit = |text: &Arc<str>| {
-        let class = schema.classify(text);
-        !class.is_single_dml && !class.safety.is_read()
-    };
-    dialect == Dialect::MySql && work.texts().any(may_commit)
+    let may_commit = |text: &Arc<str>| schema.classify(text).commits_by_itself(dialect);
+    work.texts().any(may_commit)
 }

@@ -23,6 +23,7 @@ async fn values_of_mariadb_come_back_as_they_were_written_and_an_outage_passes()
     std::fs::write(&password, "se,cret").unwrap();
     let text = format!(
         "{}[sources.s]\npassword = \"file:{}\"\noptions = {{ max_statement_time = \"30\" }}\n\
+         idempotency_table = \"mainstay_keys\"\n\
          [sources.s.endpoints.a]\nurl = \"mariadb://app@127.0.0.1:{}/test?ssl-mode=DISABLED\"\n\
          [sources.s.policy.health]\ninterval = \"200ms\"\n[sources.s.policy.retry]\ndeadline = \"2s\"\n",
         head(folder.path()),
@@ -37,6 +38,28 @@ async fn values_of_mariadb_come_back_as_they_were_written_and_an_outage_passes()
         client.get("/v1/sources/s").await.good()["primary"] == "a"
     })
     .await;
+
+    // What an explanation says of a key is what a call with it says.
+    for (sql, code) in [
+        ("CREATE TABLE x (id int)", json!("idempotency_unavailable")),
+        ("DELETE FROM things", json!(null)),
+    ] {
+        let explained = client
+            .post(
+                "/v1/explain",
+                json!({"source": "s", "sql": sql, "options": {"idempotency_key": "k"}}),
+            )
+            .await
+            .good();
+        assert_eq!(explained["refused"]["code"], code, "{sql}");
+    }
+    client
+        .verb(
+            "execute",
+            json!({"sql": "CREATE TABLE x (id int)", "options": {"idempotency_key": "k"}}),
+        )
+        .await
+        .bad(400, "idempotency_unavailable");
 
     let values = json!({
         "id": {"type": "u64", "value": "18446744073709551615"},

@@ -10,7 +10,7 @@ use mainstay_engine::event::Role;
 use mainstay_engine::policy::ReadFrom;
 use mainstay_engine::source::Snapshot;
 use mainstay_engine::{CircuitState, Safety};
-use mainstay_sql::{Class, Code, Database, Options, SqlError};
+use mainstay_sql::{Class, Code, DataProxy, Database, Options, SqlError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -56,7 +56,7 @@ pub(super) async fn explain_statement(
     Ok(Json(json!({
         "source": body.source,
         "statement": statement(&class, found, &options),
-        "refused": refusal(&class, safety, &options, served.proxy().takes_keys()).map(|error| json!({
+        "refused": refusal(&class, safety, &options, served.proxy()).map(|error| json!({
             "code": error.code().as_str(),
             "detail": error.failure().message,
             "hint": error.detail().hint,
@@ -85,7 +85,12 @@ fn statement(class: &Class, found: Safety, options: &Options) -> Value {
 }
 
 /// Why it would be refused before any endpoint is asked.
-fn refusal(class: &Class, safety: Safety, options: &Options, takes_keys: bool) -> Option<SqlError> {
+fn refusal(
+    class: &Class,
+    safety: Safety,
+    options: &Options,
+    proxy: &DataProxy,
+) -> Option<SqlError> {
     if class.is_control() {
         return Some(SqlError::caller(
             Code::BadStatement,
@@ -94,7 +99,8 @@ fn refusal(class: &Class, safety: Safety, options: &Options, takes_keys: bool) -
         ));
     }
     options.idempotency_key.as_ref()?;
-    let (message, hint) = match (takes_keys, safety.is_read()) {
+    let commits_by_itself = class.commits_by_itself(proxy.dialect());
+    let (message, hint) = match (proxy.takes_keys(), safety.is_read()) {
         (false, _) => (
             "this source keeps no table of idempotency keys",
             "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
@@ -102,6 +108,10 @@ fn refusal(class: &Class, safety: Safety, options: &Options, takes_keys: bool) -
         (true, true) => (
             "a read changes nothing, so an idempotency key has no use",
             "leave the key out",
+        ),
+        (true, false) if commits_by_itself => (
+            "a statement of it commits by itself, or may, so that its key cannot be written with it",
+            "leave the key out, or send INSERT, UPDATE and DELETE by themselves",
         ),
         (true, false) => return None,
     };
