@@ -342,9 +342,11 @@ async fn what_only_notifies_is_not_called_committed_where_its_commit_never_left(
             fault::Point::BeforeSend,
             fault::Action::Cut(fault::Cut::Rst),
         );
-        let struck = AtomicBool::new(false);
+        // Not the COMMIT that makes the table.
+        let is_set = Arc::new(AtomicBool::new(false));
+        let strikes = Arc::clone(&is_set);
         let faults = server.behind_faults(move |moment: &Moment| {
-            let is_first = is_commit(moment) && !struck.swap(true, Ordering::AcqRel);
+            let is_first = is_commit(moment) && strikes.swap(false, Ordering::AcqRel);
             is_first.then_some(cut)
         });
         let tasks = Tasks::new();
@@ -354,6 +356,7 @@ async fn what_only_notifies_is_not_called_committed_where_its_commit_never_left(
         let mut transaction = proxy.begin(&Begin::default(), scope).await.unwrap();
         let notify = lone::statement("NOTIFY told, 'news'", Vec::new(), Safety::Write);
         transaction.run(&notify).await.unwrap();
+        is_set.store(true, Ordering::Release);
         let error = transaction.commit().await.unwrap_err();
         let said = (error.code().as_str(), error.sent());
         assert_eq!(said, ("transaction_lost", Sent::YesUnprocessed), "{form:?}");
