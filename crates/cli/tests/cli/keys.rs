@@ -265,13 +265,20 @@ async fn over_a_killed_program(story: &mut Story) {
         let (server, client) = story.serve().await;
         let (number, key) = (story.number(), format!("crash {round}"));
         client.insist("warm", 0).await;
-        let kill = async {
-            // From before the first one is there until most are answered.
-            let pause = KILL_AFTER_MAX * round / last_round;
-            tokio::time::sleep(pause).await;
+        // Once before the first one is there, once when all are answered, else somewhere between.
+        if round == 0 {
             server.signal(Signal::SIGKILL);
+        }
+        let kill = async {
+            if 0 < round && round < last_round {
+                tokio::time::sleep(KILL_AFTER_MAX * round / last_round).await;
+                server.signal(Signal::SIGKILL);
+            }
         };
         let (early, ()) = tokio::join!(at_once(&client, &key, number), kill);
+        if round == last_round {
+            server.signal(Signal::SIGKILL);
+        }
         drop(server);
         let (server, client) = story.serve().await;
         let first = one_answer(&early);

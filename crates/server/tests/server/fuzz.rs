@@ -373,7 +373,9 @@ async fn requests_from_the_document_and_broken_ones_all_get_an_answer_as_describ
     });
     let seed = match std::env::var("MAINSTAY_SEED") {
         Ok(seed) => seed.parse().unwrap(),
-        Err(_) => fastrand::u64(..),
+        // A long run looks for what is new, a short one for what has broken.
+        Err(_) if cases(0, 1) == 1 => fastrand::u64(..),
+        Err(_) => 1,
     };
     println!("MAINSTAY_SEED={seed}");
     let mut maker = Maker {
