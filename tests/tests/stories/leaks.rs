@@ -297,8 +297,9 @@ async fn cancel_late<S: Tells>() {
     println!("{races} races, {calls} bystanders' calls, {stats:?}");
     assert_eq!(*bystanders.hit.lock(), Vec::<String>::new());
     assert!(
-        // A loaded machine leaves fewer statements under way when their callers leave.
-        stats.cleanups > races / 20,
+        // How many statements are under way when their callers leave is a matter of the machine: a clean-up on
+        // MariaDB may hold its place for long.
+        stats.cleanups > races / 50,
         "hardly anything was cancelled: {stats:?}"
     );
     lone::wait_without_transactions(&server).await;
