@@ -254,6 +254,11 @@ impl Running {
         self.app.settings().tls.as_ref().map(|tls| tls.cert.clone())
     }
 
+    /// Whether callers need a key.
+    pub fn asks_for_keys(&self) -> bool {
+        self.app.asks_for_keys()
+    }
+
     /// The running sources, as they are now.
     pub fn sources(&self) -> Arc<Sources> {
         self.app.sources()

@@ -136,7 +136,7 @@ fn primary_class(primary: i32) -> Class {
         ),
         ffi::SQLITE_READONLY => Class::caller(
             Code::BadStatement,
-            "the session is read-only; send it as a write",
+            "the session is read-only; send it as a write, or begin its transaction without read_only",
         )
         .verdict(Verdict::ReadOnly),
         ffi::SQLITE_INTERRUPT => Class::caller(

@@ -27,11 +27,15 @@ pub(super) fn text(running: &Running) -> String {
         ),
         sources_line(&program, &names),
         String::new(),
-        "Try:".to_owned(),
+        match running.asks_for_keys() {
+            true => "Try, with a key in MAINSTAY_KEY:".to_owned(),
+            false => "Try:".to_owned(),
+        },
     ];
+    let curl = curl(certificate.as_deref(), running.asks_for_keys());
     let is_demo = names.iter().any(|name| name == "demo");
     lines.extend(
-        to_try(&curl(certificate.as_deref()), &url, is_demo)
+        to_try(&curl, &url, is_demo)
             .into_iter()
             .map(|line| format!("  {line}")),
     );
@@ -67,11 +71,15 @@ fn watch_line(program: &str, url: &str) -> String {
 }
 
 /// How to call it; a certificate of one's own is its own authority.
-fn curl(certificate: Option<&Path>) -> String {
-    match certificate {
-        Some(certificate) => format!("curl -s --cacert '{}'", certificate.display()),
-        None => "curl -s".to_owned(),
+fn curl(certificate: Option<&Path>, asks_for_keys: bool) -> String {
+    let mut curl = "curl -s".to_owned();
+    if let Some(certificate) = certificate {
+        curl += &format!(" --cacert '{}'", certificate.display());
     }
+    if asks_for_keys {
+        curl += r#" -H "X-Api-Key: $MAINSTAY_KEY""#;
+    }
+    curl
 }
 
 /// Lines for a shell. Only the sample's tables are known to be there.
@@ -106,6 +114,23 @@ fn to_try(curl: &str, url: &str, is_demo: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_to_copy_have_what_the_server_asks_for() {
+        let certificate = Path::new("c.pem");
+        for (certificate, keys, expected) in [
+            (None, false, "curl -s"),
+            (Some(certificate), false, "curl -s --cacert 'c.pem'"),
+            (None, true, r#"curl -s -H "X-Api-Key: $MAINSTAY_KEY""#),
+            (
+                Some(certificate),
+                true,
+                r#"curl -s --cacert 'c.pem' -H "X-Api-Key: $MAINSTAY_KEY""#,
+            ),
+        ] {
+            assert_eq!(curl(certificate, keys), expected);
+        }
+    }
 
     #[test]
     fn the_line_to_watch_names_the_address_unless_it_is_the_usual_one() {

@@ -218,7 +218,7 @@ fn meaning(report: &Report<'_>) -> Ruling {
             verdict: Verdict::ReadOnly,
             ..caller(Code::BadStatement)
         }
-        .hint("the session or server is read-only; send it as a write"),
+        .hint("the session or server is read-only; send it as a write, or begin its transaction without read_only"),
         M::Login if connecting => login(),
         M::Forbidden if connecting => login(),
         M::Login | M::Forbidden => Ruling {

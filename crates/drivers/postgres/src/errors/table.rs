@@ -194,7 +194,7 @@ fn read_only() -> Ruling {
         verdict: Verdict::ReadOnly,
         ..caller(Code::BadStatement)
     }
-    .hint("the session or server is read-only; send it as a write")
+    .hint("the session or server is read-only; send it as a write, or begin its transaction without read_only")
 }
 
 fn again() -> Ruling {
