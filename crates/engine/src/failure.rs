@@ -191,13 +191,6 @@ impl Failure {
         self
     }
 
-    /// Says what to do about it.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
     /// Attaches the back end's wish for a pause.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {

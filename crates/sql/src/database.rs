@@ -103,6 +103,41 @@ pub struct Request {
     pub answer_max: AnswerMax,
 }
 
+impl Request {
+    /// A statement as it runs within a transaction: nothing there is repeated by itself, and its session is
+    /// there already.
+    pub fn within(
+        schema: &Schema,
+        name: impl Into<Name>,
+        sql: &str,
+        params: Vec<Value>,
+        options: Options,
+    ) -> Request {
+        let class = schema.classify(sql);
+        let by_text = class.safety_with(&params, None);
+        Request {
+            name: name.into(),
+            safety: options.safety.unwrap_or(by_text),
+            access: class.access,
+            answer_max: options.answer_max,
+            work: Work::Statement {
+                text: class.text(sql),
+                params,
+            },
+            options,
+            class: Some(class),
+        }
+    }
+
+    /// What one of its texts may do.
+    pub(crate) fn class_of(&self, text: &str, schema: &Schema) -> Arc<Class> {
+        match &self.class {
+            Some(class) => Arc::clone(class),
+            None => schema.classify(text),
+        }
+    }
+}
+
 /// Bounds of a collected answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerMax {

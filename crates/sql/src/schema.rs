@@ -102,6 +102,13 @@ impl Schema {
         self.classifier.forget();
     }
 
+    /// A statement of this class was run, to whatever end: it may have made untrue what is remembered.
+    pub fn note_run(&self, class: &Class) {
+        if class.kind >= Kind::Other {
+            self.forget(None);
+        }
+    }
+
     /// Forgets one entity, or, without a name, everything that a change of the schema may have made
     /// untrue.
     pub fn forget(&self, entity: Option<&str>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainstay_engine::EndpointId;
 
-use crate::database::{Access, Answer, BoxFuture, Options, Request, Work};
+use crate::database::{Access, Answer, BoxFuture, Options, Request};
 use crate::dialect::Dialect;
 use crate::error::SqlError;
 use crate::schema::Schema;
@@ -74,7 +74,8 @@ pub(crate) const AFTER_LOSS_OF_KEPT: &str = "DDL and CALL may have committed wha
 
 /// Whether this work commits the transaction that it stands in, or may: on MySQL all but reads and single
 /// statements that change rows.
-pub(crate) fn commits_by_itself(dialect: Dialect, schema: &Schema, work: &Work) -> bool {
-    let may_commit = |text: &Arc<str>| schema.classify(text).commits_by_itself(dialect);
-    work.texts().any(may_commit)
+pub(crate) fn commits_by_itself(dialect: Dialect, schema: &Schema, request: &Request) -> bool {
+    let may_commit = |text: &Arc<str>| request.class_of(text, schema).commits_by_itself(dialect);
+    // Elsewhere nobody needs to look.
+    dialect == Dialect::MySql && request.work.texts().any(may_commit)
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use mainstay_engine::EndpointId;
 use mainstay_sql::{
-    Answer, AnswerMax, Batch, Column, Meta, Options, Request, RowStream, Schema, SqlError, Value,
-    Work,
+    Answer, Batch, Column, Meta, Options, Request, RowStream, Schema, SqlError, Value,
 };
 
 use super::Runtime;
@@ -87,24 +86,12 @@ impl<'a> Transaction<'a> {
         sql: &str,
         params: Vec<Value>,
     ) -> Result<Answer, SqlError> {
-        let class = self.schema.classify(sql);
-        let request = Request {
-            class: None,
-            name: name.into(),
-            safety: class.safety_with(&params, None),
-            access: class.access,
-            work: Work::Statement {
-                text: Arc::from(sql),
-                params,
-            },
-            options: Options::default(),
-            answer_max: AnswerMax::default(),
-        };
+        let request = Request::within(self.schema, name, sql, params, Options::default());
         let result = self.run_request(&request);
-        if class.kind >= mainstay_sql::Kind::Other {
-            // It may have changed what is remembered of the schema.
-            self.schema.forget(None);
-        }
+        request
+            .class
+            .iter()
+            .for_each(|class| self.schema.note_run(class));
         result
     }
 

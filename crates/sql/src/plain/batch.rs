@@ -18,7 +18,6 @@ use crate::database::{Access, Answer, AnswerMax, Request, Scope, StatementResult
 use crate::dialect::Dialect;
 use crate::error::{SqlError, Verdict};
 use crate::proof::{Keyed, Lineage, Proving};
-use crate::schema::Schema;
 use crate::transaction::Begin;
 use crate::value::Value;
 
@@ -235,6 +234,24 @@ enum Then<'a> {
 }
 
 impl Plain {
+    /// What it may leave behind; refuses what is not for a batch.
+    fn traces(
+        &self,
+        request: &Request,
+        steps: &Steps<'_>,
+        scope: &Scope,
+    ) -> Result<Traces, SqlError> {
+        let schema = self.schema_of(scope.schema.as_ref());
+        let mut traces = Traces::default();
+        for text in steps.texts() {
+            let class = request.class_of(text, schema);
+            refuse_control(&class)?;
+            traces.in_session |= !class.leaves_nothing();
+            traces.commits_by_itself |= class.commits_by_itself(self.shared.dialect);
+        }
+        Ok(traces)
+    }
+
     pub(super) async fn run_batch(
         &self,
         request: &Request,
@@ -243,14 +260,14 @@ impl Plain {
         let started = Instant::now();
         let ends_at = self.ends_at(&request.options, scope.attempt.as_ref(), started)?;
         let steps = Steps::of(&request.work);
-        let leaves_nothing = leaves_nothing(&steps, self.schema_of(scope.schema.as_ref()))?;
+        let traces = self.traces(request, &steps, &scope)?;
         let attempt = scope.attempt.as_ref();
         let proving = scope.proving.as_deref();
         if let Some(proving) = proving {
             self.prepare_proof(proving, ends_at, attempt).await?;
         }
         let mut lease = self.lease(request.access, ends_at, attempt).await?;
-        if !leaves_nothing {
+        if traces.in_session {
             lease.mark_dirty();
         }
         let handed = HandOver::new(scope.attempt.clone());
@@ -281,7 +298,7 @@ impl Plain {
             only_reads: request.safety.is_read(),
             undoes_all: !is_mysql,
             is_undone: false,
-            keeps: is_mysql && !leaves_nothing,
+            keeps: traces.commits_by_itself,
             is_late: false,
             was_handed_over: handed.has_happened(),
             was_committing: committing.has_happened(),
@@ -301,15 +318,12 @@ impl Plain {
     }
 }
 
-/// Whether the steps leave nothing behind in their session; refuses what is not for a batch.
-fn leaves_nothing(steps: &Steps<'_>, schema: &Schema) -> Result<bool, SqlError> {
-    let mut leaves_nothing = true;
-    for text in steps.texts() {
-        let class = schema.classify(text);
-        refuse_control(&class)?;
-        leaves_nothing &= class.leaves_nothing();
-    }
-    Ok(leaves_nothing)
+/// What the texts of a batch may leave behind.
+#[derive(Default)]
+struct Traces {
+    in_session: bool,
+    /// A part may be there to stay whatever becomes of the rest.
+    commits_by_itself: bool,
 }
 
 /// Ends the part of a lease that ran a batch, and says what its end proves.

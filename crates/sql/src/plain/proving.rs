@@ -290,7 +290,7 @@ impl Plain {
                 if let Some(watch) = &proving.commit {
                     watch.forget();
                 }
-                self.shared.proof_tables.doubt(&error);
+                self.shared.proof_tables.doubt(self.shared.dialect, &error);
                 Err(error)
             }
         }

@@ -184,17 +184,18 @@ impl PlainTransaction {
     async fn run_inside(&mut self, request: &Request) -> Result<Answer, SqlError> {
         let started = Instant::now();
         let steps = Steps::of(&request.work);
-        let mut leaves_nothing = true;
+        let dialect = self.plain.shared.dialect;
+        let (mut leaves_nothing, mut commits_by_itself) = (true, false);
         for text in steps.texts() {
-            let class = self.schema().classify(text);
+            let class = request.class_of(text, self.schema());
             let instead = "use commit(), rollback() and savepoint() of the transaction";
             refuse_transaction_control(&class, instead)?;
             leaves_nothing &= class.leaves_nothing();
+            commits_by_itself |= class.commits_by_itself(dialect);
         }
         let limit = request.options.deadline;
         let limit = limit.or_else(|| self.limits().of_control());
         let ends_at = limit.and_then(|limit| started.checked_add(limit));
-        let commits_by_itself = !leaves_nothing && self.plain.shared.dialect == Dialect::MySql;
         let lease = self.lease()?;
         if !leaves_nothing {
             lease.mark_dirty();

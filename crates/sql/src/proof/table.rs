@@ -27,6 +27,10 @@ const SCHEMA_OF: &str = "SELECT coalesce((SELECT n.nspname FROM pg_catalog.pg_cl
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1::text)), \
      current_schema())::text";
 
+/// Whether this transaction's commit waits for no other server: as it was told, or as the server is set by now.
+const WAITS_FOR_NOBODY: &str = " RETURNING current_setting('synchronous_commit') IN ('off', 'local') \
+     OR current_setting('synchronous_standby_names') = ''";
+
 /// The name of a table, with its schema where one is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
@@ -399,7 +403,7 @@ impl Statements for CommitStatements {
         };
         let mut insert = insert_new(dialect, &name.quoted(dialect), &["token"], "token");
         if dialect == Dialect::Postgres {
-            insert.push_str(" RETURNING current_setting('synchronous_commit') IN ('off', 'local')");
+            insert.push_str(WAITS_FOR_NOBODY);
         }
         CommitStatements {
             texts: Texts::new(dialect, name, (columns, "token"), keep),
@@ -449,7 +453,8 @@ mod tests {
         assert_eq!(
             postgres.insert,
             "INSERT INTO \"app\".\"k\" (token) VALUES ($1) ON CONFLICT (token) DO NOTHING \
-             RETURNING current_setting('synchronous_commit') IN ('off', 'local')"
+             RETURNING current_setting('synchronous_commit') IN ('off', 'local') \
+             OR current_setting('synchronous_standby_names') = ''"
         );
         assert!(postgres.texts.script().ends_with("(\"at\");"));
         assert_eq!(postgres.question(), None);

@@ -65,7 +65,7 @@ impl DataProxy {
             ));
         }
         let shared = &self.shared;
-        if commits_by_itself(shared.dialect, &shared.schema, &request.work) {
+        if commits_by_itself(shared.dialect, &shared.schema, request) {
             return Err(SqlError::caller(
                 Code::IdempotencyUnavailable,
                 "a statement of it commits by itself, or may, so that its key cannot be written with it",

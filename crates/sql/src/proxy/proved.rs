@@ -1,6 +1,7 @@
 //! What became of a COMMIT whose answer was lost: asked of whoever is primary, until it is known or the time for
 //! it is over.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +81,9 @@ impl DataProxy {
             return false;
         }
         match &request.work {
-            Work::Statement { text, .. } => self.shared.schema.classify(text).is_single_dml,
+            Work::Statement { text, .. } => {
+                request.class_of(text, &self.shared.schema).is_single_dml
+            }
             Work::Many { .. } | Work::Batch { .. } | Work::Script { .. } => true,
         }
     }
@@ -106,8 +109,10 @@ impl DataProxy {
         let Some(watch) = scope.proving.as_ref().and_then(|it| it.commit.as_ref()) else {
             return Err(SqlError::internal("a commit is proven that nobody watches"));
         };
-        let (mut request, mut carried) = (request.clone(), None);
-        let deadline = request.options.deadline;
+        // Its deadline shrinks with each run.
+        let (mut request, mut carried) = (Cow::Borrowed(request), None);
+        let limit = self.source().snapshot().policy.retry.deadline;
+        let deadline = request.options.deadline.or(limit);
         let ends_at = deadline.and_then(|limit| Instant::now().checked_add(limit));
         let mut runs_left = self.source().snapshot().policy.retry.attempts_max;
         loop {
@@ -127,7 +132,9 @@ impl DataProxy {
                 Next::Again(open, _) if runs_left > 0 && left != Some(Duration::ZERO) => Some(open),
                 Next::Again(open, error) => return Err(self.close(&operation, open, error)),
             };
-            request.options.deadline = left.or(request.options.deadline);
+            if left.is_some() {
+                request.to_mut().options.deadline = left;
+            }
         }
     }
 
@@ -180,7 +187,7 @@ impl DataProxy {
         }
         let found = self.fate(watch, ran_on.as_deref()).await;
         let shared = &self.shared;
-        let keeps = || commits_by_itself(shared.dialect, &shared.schema, &request.work);
+        let keeps = || commits_by_itself(shared.dialect, &shared.schema, request);
         match (found.fate, carried) {
             (Fate::Committed, carried) => {
                 let mut answer = watch.take_answer().unwrap_or_default();

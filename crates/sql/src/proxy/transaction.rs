@@ -205,7 +205,7 @@ impl Pinned {
     /// A statement is about to be sent.
     fn note(&mut self, request: &Request) {
         let shared = &self.proxy.shared;
-        self.is_kept |= commits_by_itself(shared.dialect, &shared.schema, &request.work);
+        self.is_kept |= commits_by_itself(shared.dialect, &shared.schema, request);
     }
 
     /// Whether its endpoint still takes writes, as it did when it was chosen.

@@ -132,18 +132,14 @@ pub(super) async fn within<D: Database + ?Sized>(
     sql: &str,
     params: Vec<Value>,
 ) -> Result<Answer, SqlError> {
-    let class = database.schema().classify(sql);
-    let safety = class.safety_with(&params, None);
-    let work = Work::Statement {
-        text: Arc::from(sql),
-        params,
-    };
-    let request = Request {
-        access: class.access,
-        ..request("statement", work, safety, Options::default())
-    };
+    let schema = database.schema();
+    let request = Request::within(schema, "statement", sql, params, Options::default());
     let result = transaction.run(&request).await;
-    note_ddl(database, class.kind, result)
+    request
+        .class
+        .iter()
+        .for_each(|class| schema.note_run(class));
+    result
 }
 
 /// A change of the schema makes remembered descriptions untrue, also one whose end is unknown.

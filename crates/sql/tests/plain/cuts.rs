@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_engine::Safety;
+use mainstay_engine::{Safety, Sent};
 use mainstay_sql::{Begin, Code, Database, Dialect, Options, Request, Scope, Value, Verbs, Work};
 use mainstay_testkit::cut::cut_at;
 use mainstay_testkit::scripted::reply::{OnCancel, connection_lost};
@@ -221,5 +221,23 @@ async fn a_script_that_only_reads_leaves_no_doubt() {
             );
             bench.assert_clean().await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_mysql_keeps_what_commits_by_itself_and_not_what_names_a_variable() {
+    for (text, sent) in [
+        ("UPDATE t SET a = 1", Sent::YesUnprocessed),
+        ("UPDATE t SET a = @x", Sent::YesUnprocessed),
+        ("CREATE TABLE x (a int)", Sent::Maybe),
+    ] {
+        let bench = Bench::of(Dialect::MySql);
+        bench.driver.next(Point::Run, Reply::affected(1));
+        // Cut at its limit, between two steps perhaps, and rolled back.
+        bench.driver.next(Point::Run, Reply::hangs());
+        let ended = bench.plain.collect(&many(text, 2), Scope::default()).await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.sent(), sent, "{text}: {error}");
+        bench.assert_clean().await;
     }
 }

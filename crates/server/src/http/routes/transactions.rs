@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use mainstay_sql::{Access, Answer, Begin, Database, Isolation, Kind, Request, SqlError, Work};
+use mainstay_sql::{Access, Answer, Begin, Database, Isolation, Request, SqlError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -124,30 +124,21 @@ async fn run(
     name: &'static str,
     body: StatementBody,
 ) -> Result<Answer, Problem> {
-    let text: Arc<str> = Arc::from(body.text()?);
-    refuse_control(place, &text)?;
-    refuse_write(place, caller, &text)?;
+    refuse_control(place, body.text()?)?;
+    refuse_write(place, caller, &body.sql)?;
     let params = params(&body.params)?;
     let options = body.options.complete(caller, app)?;
     refuse_retries(&options)?;
     let schema = place.served.proxy().schema();
-    let class = schema.classify(&text);
-    let request = Request {
-        class: None,
-        name: name.into(),
-        safety: options.safety.unwrap_or(class.safety_with(&params, None)),
-        access: class.access,
-        answer_max: options.answer_max,
-        work: Work::Statement { text, params },
-        options,
-    };
+    let request = Request::within(schema, name, &body.sql, params, options);
     let mut lent = app
         .transactions()
         .lend(&owner(place, caller), place.name("id")?)?;
     let result = lent.get()?.run(&request).await;
-    if class.kind >= Kind::Other {
-        schema.forget(None);
-    }
+    request
+        .class
+        .iter()
+        .for_each(|class| schema.note_run(class));
     // After an error too: the transaction itself knows whether it goes on.
     lent.give_back();
     Ok(result?)

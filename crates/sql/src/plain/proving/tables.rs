@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 
+use crate::dialect::Dialect;
 use crate::error::{Code, SqlError};
 
 /// One use of a table in so many is followed by a deletion of what is too old.
@@ -40,8 +41,10 @@ impl ProofTables {
     }
 
     /// A statement may have said that a table is missing: perhaps one of these.
-    pub(in crate::plain) fn doubt(&self, error: &SqlError) {
-        if may_be_missing(error) {
+    pub(in crate::plain) fn doubt(&self, dialect: Dialect, error: &SqlError) {
+        // Elsewhere a bad statement is just that.
+        let is_told = error.code() == Code::UnknownEntity;
+        if is_told || (dialect == Dialect::Sqlite && may_be_missing(error)) {
             self.ready.lock().clear();
         }
     }
