@@ -107,7 +107,7 @@ impl From<LayersError> for StartError {
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// use mainstay_config::LoadOptions;
 /// let running = mainstay_server::Server::start(LoadOptions::default()).await?;
-/// println!("listening on http://{}", running.address());
+/// println!("listening on {}", running.url());
 /// // … until a signal …
 /// running.shutdown(std::time::Duration::from_secs(30)).await;
 /// # Ok(())

@@ -14,8 +14,9 @@ use crate::layers::replace;
 
 /// The file that keeps them, in the data folder.
 const FILE: &str = "keys.json";
-/// A longer file was not written by us.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+/// As many keys as may be made, with as many sources and as long names as each may have, take half of it. A
+/// longer file was not written by us.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Keys that may be made; each request looks at all of them.
 pub(crate) const KEYS_MAX: usize = 1000;
 
@@ -127,7 +128,7 @@ fn read(path: &Path) -> io::Result<Keys> {
         Err(error) => return Err(error),
     };
     if found.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other("longer than 4 MiB"));
+        return Err(io::Error::other("longer than 16 MiB"));
     }
     let kept: Kept = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let keys = kept.keys.into_iter().map(|(id, key)| {
@@ -158,6 +159,21 @@ fn settings(kept: KeptKey) -> Option<KeySettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_keys_as_may_be_made_fit_into_the_file() {
+        // As the routes bound them: the file's own bound must be above.
+        let longest = |number: usize| format!("{number:0>64}");
+        let key = KeySettings {
+            sha256: [0xab; 32],
+            role: KeyRole::Write,
+            sources: (0..100).map(longest).collect(),
+            rate: Some(1_000_000),
+        };
+        let keys: Keys = (0..KEYS_MAX).map(|it| (longest(it), key.clone())).collect();
+        let bytes = text(&keys).unwrap().len() as u64;
+        assert!(bytes <= FILE_BYTES_MAX, "{bytes}");
+    }
 
     #[tokio::test]
     async fn keys_survive_in_their_file_and_a_file_that_is_none_is_an_error() {

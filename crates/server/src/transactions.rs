@@ -120,12 +120,7 @@ impl Transactions {
             Slot::Lent => false,
         };
         let mut open = self.open.lock();
-        let over: Vec<Uuid> = open
-            .iter()
-            .filter(|(_, entry)| is_over(entry))
-            .map(|(id, _)| *id)
-            .collect();
-        let gone: Vec<Option<Entry>> = over.iter().map(|id| open.remove(id)).collect();
+        let gone: Vec<_> = open.extract_if(|_, entry| is_over(entry)).collect();
         drop(open);
         drop(gone);
     }
@@ -133,15 +128,8 @@ impl Transactions {
     /// Ends those of a key that is gone. One that a request uses ends with it.
     pub(crate) fn end_of(&self, key: &str) {
         let mut open = self.open.lock();
-        let gone: Vec<Entry> = {
-            let is_of = |entry: &Entry| entry.owner.key.as_deref() == Some(key);
-            let ids: Vec<Uuid> = open
-                .iter()
-                .filter(|(_, entry)| is_of(entry))
-                .map(|(id, _)| *id)
-                .collect();
-            ids.iter().filter_map(|id| open.remove(id)).collect()
-        };
+        let is_of = |entry: &Entry| entry.owner.key.as_deref() == Some(key);
+        let gone: Vec<_> = open.extract_if(|_, entry| is_of(entry)).collect();
         drop(open);
         drop(gone);
     }
@@ -178,7 +166,9 @@ impl Lent<'_> {
     /// Gives it back for the next request.
     pub(crate) fn give_back(mut self) {
         let mut open = self.of.open.lock();
-        if let (Some(transaction), Some(entry)) = (self.transaction.take(), open.get_mut(&self.id))
+        // One whose key is gone ends with this request, outside of the lock.
+        if let Some(entry) = open.get_mut(&self.id)
+            && let Some(transaction) = self.transaction.take()
         {
             entry.slot = Slot::Idle(transaction, Instant::now());
             self.goes_on = true;

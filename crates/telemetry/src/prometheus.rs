@@ -110,7 +110,7 @@ fn of_process(text: &mut Text, process: &Process) {
         ),
         (
             "mainstay_http_evicted_connections_total",
-            "Idle connections that made room for others.",
+            "Connections without a request that made room for others.",
             process.evicted_connections,
         ),
         (

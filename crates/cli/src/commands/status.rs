@@ -37,9 +37,9 @@ pub(crate) struct Arguments {
     /// Only whether it answers; no key is shown, and TLS needs no authority; exit code 1 if not
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     alive: bool,
-    /// The server that `start` has started, by its pid file; exit code 1 if none runs
+    /// The server that `start` has started, by its pid file instead of --url; exit code 1 if none runs
     #[cfg(unix)]
-    #[arg(long, conflicts_with = "url")]
+    #[arg(long)]
     background: bool,
     #[cfg(unix)]
     #[command(flatten)]

@@ -162,6 +162,19 @@ fn of_two_starts_at_once_one_wins_and_the_other_says_so() {
 }
 
 #[test]
+fn the_pid_file_goes_before_an_address_of_the_environment() {
+    let ground = Ground::new();
+    let elsewhere = || {
+        let mut status = ground.0.command(&["status", "--background"]);
+        status.env("MAINSTAY_URL", "http://127.0.0.1:1");
+        run(&mut status)
+    };
+    assert_eq!(elsewhere().code, 1, "{:?}", elsewhere());
+    good(ground.start(&[]));
+    good(elsewhere());
+}
+
+#[test]
 fn a_server_that_was_killed_is_no_server_and_start_begins_anew() {
     let ground = Ground::new();
     good(ground.start(&[]));

@@ -104,6 +104,12 @@ impl App {
             tls.exchange(fresh);
         }
         self.swap(&new, steps);
+        for (id, key) in &old.server.keys {
+            let stays = new.server.keys.get(id);
+            if stays.is_none_or(|stays| stays.sha256 != key.sha256) {
+                self.forget_key(id);
+            }
+        }
         changed.applied = true;
         Ok(changed)
     }

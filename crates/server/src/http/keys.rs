@@ -10,6 +10,7 @@ use mainstay_config::{KeyRole, KeySettings};
 use mainstay_engine::Rate;
 use parking_lot::Mutex;
 use ring::digest;
+use serde::Serialize;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
@@ -141,7 +142,7 @@ impl Rates {
             let mut rates = self.0.lock();
             match rates.get(id) {
                 Some(rate) => Arc::clone(rate),
-                // As many as there are keys: those of the files over all reloads, and those that were made.
+                // As many as there are keys.
                 None => Arc::clone(
                     rates
                         .entry(id.to_owned())
@@ -199,14 +200,35 @@ fn find<'a>(
 ) -> Result<(&'a str, &'a KeySettings), Problem> {
     let hash = digest::digest(&digest::SHA256, shown);
     let mut found = None;
-    // Of two of one name that of the file counts, as everywhere.
-    let made = made.iter().filter(|(id, _)| !keys.contains_key(*id));
-    for (id, key) in keys.iter().chain(made) {
+    for (id, key, _) in in_force(keys, made) {
         if bool::from(key.sha256.ct_eq(hash.as_ref())) {
-            found = Some((id.as_str(), key));
+            found = Some((id, key));
         }
     }
     found.ok_or_else(|| unknown("the key is not one of this server"))
+}
+
+/// Where a key comes from.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KeyOrigin {
+    /// The configuration.
+    File,
+    /// It was made over HTTP.
+    Api,
+}
+
+/// The keys that count: of two of one name that of the file.
+pub(super) fn in_force<'a>(
+    of_file: &'a BTreeMap<String, KeySettings>,
+    made: &'a BTreeMap<String, KeySettings>,
+) -> impl Iterator<Item = (&'a str, &'a KeySettings, KeyOrigin)> {
+    let made = made.iter().filter(|(id, _)| !of_file.contains_key(*id));
+    let made = made.map(|(id, key)| (id.as_str(), key, KeyOrigin::Api));
+    let of_file = of_file
+        .iter()
+        .map(|(id, key)| (id.as_str(), key, KeyOrigin::File));
+    of_file.chain(made)
 }
 
 fn unknown(what: &str) -> Problem {

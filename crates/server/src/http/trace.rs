@@ -129,14 +129,15 @@ fn state_of(headers: &HeaderMap) -> Option<HeaderValue> {
         }
         let at = member.iter().position(|byte| *byte == b'=')?;
         let (key, value) = (&member[..at], &member[at + 1..]);
-        if !is_key(key) || !is_value(value) || keys.contains(&key) {
+        let is_too_much = keys.len() == MEMBERS_MAX;
+        if is_too_much || !is_key(key) || !is_value(value) || keys.contains(&key) {
             return None;
         }
         keys.push(key);
     }
-    match keys.len() {
-        1..=MEMBERS_MAX => HeaderValue::from_bytes(&whole).ok(),
-        _ => None,
+    match keys.is_empty() {
+        true => None,
+        false => HeaderValue::from_bytes(&whole).ok(),
     }
 }
 

@@ -357,9 +357,15 @@ async fn a_key_that_is_taken_out_of_the_file_ends_with_the_reload() {
         key("boss", "role = \"admin\""),
     );
     let rig = start(&[&gone, &boss]).await;
-    send(&rig, &gone.key, "GET", "/v1/sources", &json!({}))
-        .await
-        .good();
+    send(
+        &rig,
+        &gone.key,
+        "POST",
+        "/v1/sources/s/transactions",
+        &json!({}),
+    )
+    .await
+    .good();
     let path = rig.folder.path().join("mainstay.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace(&gone.table, "")).unwrap();
@@ -371,6 +377,11 @@ async fn a_key_that_is_taken_out_of_the_file_ends_with_the_reload() {
         .good();
     let reply = send(&rig, &gone.key, "GET", "/v1/sources", &json!({})).await;
     reply.bad(401, "not_authenticated");
+    let metrics = "/v1/sources/s/metrics";
+    let shown = send(&rig, &boss.key, "GET", metrics, &json!({}))
+        .await
+        .good();
+    assert_eq!(shown["transactions_open"], 0, "{shown}");
     rig.end().await;
 }
 

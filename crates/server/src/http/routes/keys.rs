@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::http::app::App;
 use crate::http::body::Json as Body;
 use crate::http::caller::Caller;
-use crate::http::keys::{Holder, draw};
+use crate::http::keys::{Holder, KeyOrigin, draw, in_force};
 use crate::keyring::{KEYS_MAX, Keys};
 use crate::problem::Problem;
 
@@ -30,10 +30,10 @@ struct Shown<'a> {
     role: &'static str,
     sources: &'a [String],
     rate: Option<u32>,
-    origin: &'static str,
+    origin: KeyOrigin,
 }
 
-fn shown<'a>(id: &'a str, key: &'a KeySettings, origin: &'static str) -> Shown<'a> {
+fn shown<'a>(id: &'a str, key: &'a KeySettings, origin: KeyOrigin) -> Shown<'a> {
     Shown {
         id,
         role: key.role.as_str(),
@@ -49,13 +49,9 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Problem> {
     caller.holder.check_scope(None)?;
     let (settings, made) = (app.settings(), app.keyring().keys());
-    let of_file = settings.keys.iter().map(|(id, key)| shown(id, key, "file"));
-    // One of the same name in a file goes before it.
-    let made = made
-        .iter()
-        .filter(|(id, _)| !settings.keys.contains_key(*id));
-    let made = made.map(|(id, key)| shown(id, key, "api"));
-    let all: Vec<Shown<'_>> = of_file.chain(made).collect();
+    let all: Vec<Shown<'_>> = in_force(&settings.keys, &made)
+        .map(|(id, key, origin)| shown(id, key, origin))
+        .collect();
     Ok(Json(json!({"keys": all})))
 }
 
@@ -164,7 +160,7 @@ async fn make_in(
             "make one with the role admin for all sources first",
         ));
     }
-    let mut told = json!(shown(&body.id, &settings, "api"));
+    let mut told = json!(shown(&body.id, &settings, KeyOrigin::Api));
     told["key"] = key.into();
     keys.insert(body.id.clone(), settings);
     exchange(&app, keys).await?;
@@ -193,8 +189,8 @@ async fn revoke_in(app: Arc<App>, holder: Holder, id: String) -> Result<Json<Val
             "GET /v1/admin/keys names them",
         ));
     }
-    let left = || of_file.keys.values().chain(keys.values());
-    if left().next().is_some() && !left().any(is_for_all) {
+    let left = || in_force(&of_file.keys, &keys);
+    if left().next().is_some() && !left().any(|(_, key, _)| is_for_all(key)) {
         return Err(conflict(
             format!("{id} is the last key that can make others"),
             "make another one with the role admin for all sources first",
