@@ -246,7 +246,7 @@ fn swallow(seed: u64, on: &Arc<AtomicBool>) -> impl FaultPlan + 'static {
 
 /// Swallows COMMITs between a source and one server, without more.
 async fn lose<S: Server>(form: ProofForm) {
-    let seed = super::world::seed();
+    let seed = mainstay_testkit::seed();
     let losses = cases(30, 440) as u64;
     println!("seed {seed}, {losses} lost commits");
     let server = S::start(&[]).await;
@@ -292,7 +292,7 @@ async fn a_lost_commit_of_mariadb_is_proven_by_a_row() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_commit_of_sqlite_is_proven_by_a_row() {
-    let seed = super::world::seed();
+    let seed = mainstay_testkit::seed();
     let losses = cases(30, 440) as u64;
     println!("seed {seed}, {losses} lost commits");
     let folder = tempfile::tempdir().unwrap();

@@ -440,7 +440,7 @@ async fn under_any_fault_before_mariadb_no_write_runs_twice_and_what_is_said_is_
 }
 
 async fn strike<S: Server>(words: Words) {
-    let seed = super::world::seed();
+    let seed = mainstay_testkit::seed();
     let faults = cases(1_000, 10_000) as u64;
     println!("seed {seed}, {faults} faults");
     let server = S::start(&[]).await;

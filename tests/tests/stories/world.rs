@@ -276,12 +276,3 @@ pub(crate) async fn stored(server: &impl Server) -> BTreeMap<i64, u64> {
         .map(|row| (number(&row[0]), u64::try_from(number(&row[1])).unwrap()))
         .collect()
 }
-
-/// Another seed for each run, or the one of a failed run.
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("MAINSTAY_SEED").ok();
-    given.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| u64::from(now.subsec_nanos()))
-    })
-}

@@ -2,7 +2,7 @@
 //! is not as described, no hang, and everything is given back.
 
 use fastrand::Rng;
-use mainstay_testkit::cases;
+use mainstay_testkit::{cases, seed};
 use serde_json::{Map, Value, json};
 
 use super::contract::Contract;
@@ -371,13 +371,7 @@ async fn requests_from_the_document_and_broken_ones_all_get_an_answer_as_describ
     all.retain(|(method, path, _)| {
         path != "/v1/events" && (&**method, &**path) != ("POST", "/v1/admin/keys")
     });
-    let seed = match std::env::var("MAINSTAY_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        // A long run looks for what is new, a short one for what has broken.
-        Err(_) if cases(0, 1) == 1 => fastrand::u64(..),
-        Err(_) => 1,
-    };
-    println!("MAINSTAY_SEED={seed}");
+    let seed = seed();
     let mut maker = Maker {
         rng: Rng::with_seed(seed),
         document: contract.document(),

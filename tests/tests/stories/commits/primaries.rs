@@ -135,7 +135,7 @@ async fn lose_primaries<C: Cluster>(
     losses: usize,
     unknown_max: impl Fn(usize) -> usize,
 ) {
-    let seed = world::seed();
+    let seed = mainstay_testkit::seed();
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let trap = Arc::new(Trap::default());
