@@ -1,5 +1,8 @@
 //! What the proof of a commit does to the account of its call, and that calls without one are left alone.
 
+#[path = "proofs/certain.rs"]
+mod certain;
+
 use std::sync::Arc;
 use std::time::Duration;
 
