@@ -270,6 +270,28 @@ impl Keyed {
     }
 }
 
+/// Why a write could have no idempotency key; `None`: it can. `takes_keys`: of the source;
+/// `commits_by_itself`: of a statement of the write.
+pub fn key_refusal(takes_keys: bool, is_read: bool, commits_by_itself: bool) -> Option<SqlError> {
+    let (message, hint) = match (takes_keys, is_read) {
+        (false, _) => (
+            "this source keeps no table of idempotency keys",
+            "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
+        ),
+        (true, true) => (
+            "a read changes nothing, so an idempotency key has no use",
+            "leave the key out",
+        ),
+        (true, false) if commits_by_itself => (
+            "a statement of it commits by itself, or may, so that its key cannot be written with it",
+            "leave the key out, or send INSERT, UPDATE and DELETE by themselves",
+        ),
+        (true, false) => return None,
+    };
+    let code = Code::IdempotencyUnavailable;
+    Some(SqlError::caller(code, message, hint))
+}
+
 /// What a source is made to prove, with the texts for its database.
 #[derive(Debug)]
 pub(crate) struct Proofs {

@@ -2,9 +2,9 @@
 //! transaction.
 
 use super::limit::timeout;
-use super::proving::not_written;
+use super::proving::{ask, not_written};
 use crate::connection::Connection;
-use crate::database::{Answer, AnswerMax};
+use crate::database::Answer;
 use crate::error::{Code, SqlError};
 use crate::proof::{Keyed, recall, write_down};
 use crate::value::Value;
@@ -12,9 +12,6 @@ use mainstay_engine::{Category, Failure, Sent};
 
 /// A key is claimed again after it turned out to be too old, or after its first owner rolled back.
 const CLAIMS_MAX: u32 = 3;
-
-/// Nothing of the caller's own work leaves by these statements.
-const NOT_HANDED_OVER: crate::connection::HandedOver<'static> = &|| ();
 
 /// What became of a claim.
 pub(super) enum Claim {
@@ -42,15 +39,15 @@ impl Keyed {
         ];
         for _ in 0..CLAIMS_MAX {
             let claim = &self.table.claim;
-            let claimed = run(connection, claim, &with_request).await?;
+            let claimed = ask(connection, claim, &with_request).await?;
             if claimed.affected == Some(1) {
                 return Ok(Claim::New);
             }
             let its = [owner.clone(), key.clone()];
-            let found = run(connection, &self.table.look, &its).await?;
+            let found = ask(connection, &self.table.look, &its).await?;
             match found.rows.into_iter().next() {
                 Some(row) if !is_too_old(&row) => return self.known(&row).map(Claim::Known),
-                Some(_) => drop(run(connection, &self.table.expire, &its).await?),
+                Some(_) => drop(ask(connection, &self.table.expire, &its).await?),
                 None => {}
             }
         }
@@ -94,7 +91,7 @@ impl Keyed {
         };
         let its = self.params();
         let params = if confirm.names_row { &its[..] } else { &[] };
-        let confirmed = run(connection, &confirm.text, params).await;
+        let confirmed = ask(connection, &confirm.text, params).await;
         let affected = confirmed.map_err(|mut error| {
             // Whatever it says is said of this statement, not of the write.
             error.detail_mut().failure.sent = Sent::Maybe;
@@ -116,7 +113,7 @@ impl Keyed {
         let text = write_down(answer, self.answer_max)?;
         let [owner, key] = self.params();
         let kept = [Value::Text(text), owner, key];
-        let stored = run(connection, &self.table.store, &kept).await;
+        let stored = ask(connection, &self.table.store, &kept).await;
         let rights = "SELECT, INSERT, UPDATE and DELETE on it";
         let stored = stored.map_err(|error| not_written(error, &self.table.texts, rights))?;
         match stored.affected {
@@ -140,13 +137,4 @@ pub(super) fn in_the_way() -> SqlError {
 
 fn is_too_old(row: &[Value]) -> bool {
     row.get(2) == Some(&Value::I64(1))
-}
-
-async fn run(
-    connection: &mut dyn Connection,
-    text: &str,
-    params: &[Value],
-) -> Result<Answer, SqlError> {
-    let ran = connection.run(text, params, AnswerMax::default(), NOT_HANDED_OVER);
-    ran.await
 }

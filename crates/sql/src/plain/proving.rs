@@ -46,7 +46,8 @@ const NOT_TRANSACTIONAL: &str = "SELECT 1 FROM information_schema.TABLES \
 /// tables it may take far longer.
 const SEARCH_LEAST: Duration = Duration::from_millis(200);
 
-async fn ask(
+/// Asks something of the driver's own: nothing of the caller's work leaves by it.
+pub(super) async fn ask(
     connection: &mut dyn Connection,
     text: &str,
     params: &[Value],

@@ -8,7 +8,7 @@ use super::run::answer;
 use super::{DataProxy, errors};
 use crate::database::{Access, Answer, Request, Scope};
 use crate::error::{Code, SqlError};
-use crate::proof::{Keyed, Proving};
+use crate::proof::{Keyed, Proving, key_refusal};
 use crate::transaction::commits_by_itself;
 
 /// For work that cannot be sent again as one request with one answer.
@@ -49,29 +49,16 @@ impl DataProxy {
     }
 
     fn keyed(&self, request: &Request) -> Result<Keyed, SqlError> {
-        let proofs = self.shared.proofs.as_ref();
-        let Some((table, answer_max)) = proofs.and_then(|proofs| proofs.keys.as_ref()) else {
-            return Err(SqlError::caller(
-                Code::IdempotencyUnavailable,
-                "this source keeps no table of idempotency keys",
-                "name one for the source (idempotency_table), or leave the key out",
-            ));
-        };
-        if request.access == Access::ReadOnly || request.safety.is_read() {
-            return Err(SqlError::caller(
-                Code::IdempotencyUnavailable,
-                "a read changes nothing, so an idempotency key has no use",
-                "leave the key out",
-            ));
-        }
         let shared = &self.shared;
-        if commits_by_itself(shared.dialect, &shared.schema, request) {
-            return Err(SqlError::caller(
-                Code::IdempotencyUnavailable,
-                "a statement of it commits by itself, or may, so that its key cannot be written with it",
-                "leave the key out, or send INSERT, UPDATE and DELETE by themselves",
-            ));
+        let keys = shared.proofs.as_ref().and_then(|it| it.keys.as_ref());
+        let is_read = request.access == Access::ReadOnly || request.safety.is_read();
+        let commits = commits_by_itself(shared.dialect, &shared.schema, request);
+        if let Some(refused) = key_refusal(keys.is_some(), is_read, commits) {
+            return Err(refused);
         }
+        let Some((table, answer_max)) = keys else {
+            return Err(SqlError::internal("a key without its table"));
+        };
         let keyed = Keyed::of(request, self.name(), table, *answer_max)?;
         keyed.ok_or_else(|| SqlError::internal("a request without its key"))
     }

@@ -8,6 +8,7 @@ use mainstay_engine::{Name, Safety, Sent};
 use crate::catalog::{Describe, Description};
 use crate::database::{Access, Answer, CacheUse, Database, Options, Request, Scope, Work};
 use crate::error::{Code, SqlError};
+use crate::proof::key_refusal;
 use crate::statement::{Class, Kind, split_script};
 use crate::stream::RowStream;
 use crate::transaction::Transaction;
@@ -27,14 +28,12 @@ pub(super) fn check_keyed<D: Database + ?Sized>(
     options: &Options,
 ) -> Result<(), SqlError> {
     check_others(options)?;
-    match options.idempotency_key.is_some() && !database.takes_keys() {
-        false => Ok(()),
-        true => Err(SqlError::caller(
-            Code::IdempotencyUnavailable,
-            "this source keeps no table of idempotency keys",
-            "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
-        )),
-    }
+    // The rest is found out by whoever runs it.
+    let refused = options
+        .idempotency_key
+        .as_ref()
+        .and_then(|_| key_refusal(database.takes_keys(), false, false));
+    refused.map_or(Ok(()), Err)
 }
 
 /// Refuses options that this version cannot honour: ignoring them would be worse.

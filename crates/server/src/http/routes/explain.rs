@@ -10,6 +10,7 @@ use mainstay_engine::event::Role;
 use mainstay_engine::policy::ReadFrom;
 use mainstay_engine::source::Snapshot;
 use mainstay_engine::{CircuitState, Safety};
+use mainstay_sql::proof::key_refusal;
 use mainstay_sql::{Class, Code, DataProxy, Database, Options, SqlError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -100,26 +101,7 @@ fn refusal(
     }
     options.idempotency_key.as_ref()?;
     let commits_by_itself = class.commits_by_itself(proxy.dialect());
-    let (message, hint) = match (proxy.takes_keys(), safety.is_read()) {
-        (false, _) => (
-            "this source keeps no table of idempotency keys",
-            "name one for the source (idempotency_table), leave the key out, or declare the safety of the statement",
-        ),
-        (true, true) => (
-            "a read changes nothing, so an idempotency key has no use",
-            "leave the key out",
-        ),
-        (true, false) if commits_by_itself => (
-            "a statement of it commits by itself, or may, so that its key cannot be written with it",
-            "leave the key out, or send INSERT, UPDATE and DELETE by themselves",
-        ),
-        (true, false) => return None,
-    };
-    Some(SqlError::caller(
-        Code::IdempotencyUnavailable,
-        message,
-        hint,
-    ))
+    key_refusal(proxy.takes_keys(), safety.is_read(), commits_by_itself)
 }
 
 /// Every endpoint, those that would be tried first, with what keeps the others out.
