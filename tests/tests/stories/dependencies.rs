@@ -9,6 +9,7 @@ use serde_json::Value;
 const ENGINE: &str = "mainstay-engine";
 const MACROS: &str = "mainstay-macros";
 const SQL: &str = "mainstay-sql";
+const MESSAGE: &str = "mainstay-message";
 const CONFIG: &str = "mainstay-config";
 const TELEMETRY: &str = "mainstay-telemetry";
 const SQLITE: &str = "mainstay-sqlite";
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (ENGINE, &[]),
     (MACROS, &[]),
     (SQL, &[ENGINE]),
+    (MESSAGE, &[ENGINE]),
     (CONFIG, &[ENGINE, SQL]),
     (TELEMETRY, &[ENGINE]),
     (SQLITE, &[ENGINE, SQL]),
@@ -36,7 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),
     ("mainstay", &[ENGINE, MACROS, SQL, SQLITE, POSTGRES, MYSQL]),
-    (TESTKIT, &[ENGINE, SQL]),
+    (TESTKIT, &[ENGINE, SQL, MESSAGE]),
 ];
 
 /// The tests of all surfaces at once are where the program is.

@@ -1,0 +1,110 @@
+//! Messages that come, and the subscriptions that they come through.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smol_str::SmolStr;
+use tokio::sync::{mpsc, watch};
+
+use super::{Headers, Topic, TopicFilter};
+
+/// What keeps messages for a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Queue {
+    /// Ends with the connection and loses what comes meanwhile: MQTT QoS 0, a queue of AMQP's own naming
+    /// for this connection alone. Nothing is acknowledged.
+    Transient,
+    /// Keeps messages while we are away, and gives those again that were not acknowledged: MQTT QoS 2 in
+    /// the session of our client id, a durable queue of this name in AMQP.
+    Durable(Arc<str>),
+}
+
+/// Asks for messages.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    /// Which.
+    pub filter: TopicFilter,
+    /// What keeps them.
+    pub queue: Queue,
+    /// How many may wait for the face beyond the protocol's own window; a full one holds the connection's
+    /// reading back, so that nothing is lost or piles up.
+    pub backlog_max: usize,
+}
+
+/// The state of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubscriptionState {
+    /// Waits for the connection or for the broker's answer.
+    Pending,
+    /// Messages come.
+    Active,
+    /// The broker refused it; tried again with the next connection.
+    Refused(Arc<str>),
+}
+
+/// A subscription as its owner holds it.
+#[derive(Debug)]
+pub struct Registration {
+    /// The messages. Dropping it ends the subscription.
+    pub deliveries: Deliveries,
+    /// Whether they come.
+    pub state: watch::Receiver<SubscriptionState>,
+}
+
+/// The messages of one subscription, in the order in which the broker gave them.
+#[derive(Debug)]
+pub struct Deliveries(mpsc::Receiver<Delivery>);
+
+impl Deliveries {
+    /// The messages that a driver sends there.
+    pub fn new(receiver: mpsc::Receiver<Delivery>) -> Self {
+        Deliveries(receiver)
+    }
+
+    /// The next message; `None`: the connection was closed by us. Cancel safe.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        self.0.recv().await
+    }
+
+    /// What is there already, without waiting.
+    pub fn try_next(&mut self) -> Option<Delivery> {
+        self.0.try_recv().ok()
+    }
+}
+
+/// Tells the broker that a message needs not come again. One that is dropped unacknowledged comes again
+/// after the next reconnect. Late ones, for a connection that has ended, do nothing.
+pub trait Acknowledge: Send + Sync {
+    /// Acknowledges. Never waits and never fails: if the connection ends before it left, the message comes
+    /// again.
+    fn acknowledge(self: Box<Self>);
+}
+
+/// A message that has come.
+pub struct Delivery {
+    /// Where it was published to.
+    pub topic: Topic,
+    /// The media type of the body; `None`: not said.
+    pub content_type: Option<SmolStr>,
+    /// In their order. Of AMQP's table the values that are texts, numbers and booleans, as text.
+    pub headers: Headers,
+    /// The content.
+    pub body: Bytes,
+    /// The broker says that it may have come before.
+    pub redelivered: bool,
+    /// How to acknowledge it; `None`: the broker waits for nothing.
+    pub acknowledgement: Option<Box<dyn Acknowledge>>,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("topic", &self.topic)
+            .field("content_type", &self.content_type)
+            .field("headers", &self.headers)
+            .field("bytes", &self.body.len())
+            .field("redelivered", &self.redelivered)
+            .finish_non_exhaustive()
+    }
+}

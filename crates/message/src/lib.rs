@@ -1,0 +1,16 @@
+//! The message face: a resilience proxy that stands in front of an INTERSECT service and takes over its
+//! identity. Callers change nothing.
+//!
+//! A request goes through two phases: until its acknowledgement the caller waits and the engine retries
+//! and fails over; after it a job is watched until its last result. Brokers are reached through the port
+//! in [`broker`]; what INTERSECT puts on the wire is in [`identity`] and [`envelope`].
+
+pub mod broker;
+pub mod identity;
+
+pub use broker::{
+    Acknowledge, Broker, Deliveries, Delivery, Headers, Link, Persistence, Publication,
+    PublishError, PublishErrorKind, Queue, Registration, Subscription, SubscriptionState, Topic,
+    TopicFilter,
+};
+pub use identity::{Identity, IdentityError};
