@@ -6,11 +6,17 @@
 //! in [`broker`]; what INTERSECT puts on the wire is in [`identity`] and [`envelope`].
 
 pub mod broker;
+pub mod expression;
 pub mod identity;
+pub mod settings;
 
 pub use broker::{
     Acknowledge, Broker, Deliveries, Delivery, Headers, Link, Persistence, Publication,
     PublishError, PublishErrorKind, Queue, Registration, Subscription, SubscriptionState, Topic,
     TopicFilter,
 };
+pub use expression::{Expression, ExpressionError, Pointer};
 pub use identity::{Identity, IdentityError};
+pub use settings::{
+    OperationKind, OperationSettings, ServiceSettings, Spread, TargetSettings, Timeouts,
+};
