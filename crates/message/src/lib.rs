@@ -8,7 +8,9 @@
 pub mod broker;
 pub mod expression;
 pub mod identity;
+pub mod object;
 pub mod settings;
+pub mod store;
 
 pub use broker::{
     Acknowledge, Broker, Deliveries, Delivery, Headers, Link, Persistence, Publication,
@@ -17,6 +19,8 @@ pub use broker::{
 };
 pub use expression::{Expression, ExpressionError, Pointer};
 pub use identity::{Identity, IdentityError};
+pub use object::{Object, ObjectError, ObjectPlace, ObjectStore};
 pub use settings::{
     OperationKind, OperationSettings, ServiceSettings, Spread, TargetSettings, Timeouts,
 };
+pub use store::{Change, JobStore, MemoryStore, StoreError};
