@@ -101,6 +101,15 @@ need_mariadb() {
     need_install "MariaDB is missing" mariadb-server-core mariadb-client-core
 }
 
+# Debian's package starts a broker on port 1883 where services are started at installation; the tests use
+# brokers of their own.
+need_mosquitto() {
+    if command -v mosquitto >/dev/null || [ -x /usr/sbin/mosquitto ]; then
+        return
+    fi
+    need_install "mosquitto is missing" mosquitto
+}
+
 # Programs in Python that the tests call, in an environment of their own beside what is built. Their versions
 # stand in scripts/python.txt. Sets need_python_bin, the folder of the programs.
 need_python() {

@@ -5,5 +5,6 @@ mod testkit {
     mod cluster;
     mod fault;
     mod mariadb;
+    mod mosquitto;
     mod server;
 }
