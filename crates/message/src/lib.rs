@@ -21,6 +21,7 @@ pub use expression::{Expression, ExpressionError, Pointer};
 pub use identity::{Identity, IdentityError};
 pub use object::{Object, ObjectError, ObjectPlace, ObjectStore};
 pub use settings::{
-    OperationKind, OperationSettings, ServiceSettings, Spread, TargetSettings, Timeouts,
+    Discovery, ErrorRule, MessageLimits, ObjectStoreSettings, OperationKind, OperationSettings,
+    ServiceSettings, Spread, TargetSettings, Timeouts,
 };
 pub use store::{Change, JobStore, MemoryStore, StoreError};

@@ -154,6 +154,9 @@ pub struct TargetSettings {
     pub weight: f64,
     /// Requests and jobs open on it at once; `None`: no limit.
     pub max_in_flight: Option<u32>,
+    /// The service's policy with what is said of this target; `max_in_flight` is its
+    /// `limits.concurrency`.
+    pub policy: Arc<Policy>,
 }
 
 /// What a text in an error reply means.
@@ -178,6 +181,8 @@ pub struct Discovery {
     pub broker: Option<Arc<str>>,
     /// Their open work at once.
     pub max_in_flight: Option<u32>,
+    /// Their policy: the service's, with `max_in_flight` as its `limits.concurrency`.
+    pub policy: Arc<Policy>,
 }
 
 /// A store of objects that requests may point into (data handler `MINIO`).
