@@ -9,6 +9,7 @@
 
 mod answers;
 mod bench;
+pub mod broker;
 mod catalog;
 mod interruptions;
 mod sessions;
