@@ -54,6 +54,8 @@ pub struct Endpoint {
     /// `f64` bits.
     weight: AtomicU64,
     draining: AtomicBool,
+    /// A face has set it aside.
+    aside: AtomicBool,
     removed: AtomicBool,
     lag_us: AtomicU64,
     /// What it is known to have written or replayed; 0: not known.
@@ -103,6 +105,7 @@ impl Endpoint {
             fitness: AtomicU8::new(Fitness::Unknown as u8),
             weight: AtomicU64::new(weight.to_bits()),
             draining: AtomicBool::new(false),
+            aside: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             lag_us: AtomicU64::new(LAG_UNKNOWN),
             position: AtomicU64::new(0),
@@ -166,6 +169,21 @@ impl Endpoint {
 
     pub(crate) fn set_draining(&self, draining: bool) {
         self.draining.store(draining, Ordering::Release);
+    }
+
+    /// Whether a face has set it aside: no call begins there while another endpoint is left, but those
+    /// under way keep their tries there.
+    pub fn is_aside(&self) -> bool {
+        self.aside.load(Ordering::Acquire)
+    }
+
+    /// Sets it aside or takes it back. Says whether that was a change.
+    pub(crate) fn set_aside(&self, aside: bool) -> bool {
+        let was = self.aside.swap(aside, Ordering::AcqRel);
+        if was && !aside {
+            self.come_back(Instant::now());
+        }
+        was != aside
     }
 
     pub(crate) fn remove(&self) {

@@ -64,5 +64,5 @@ pub use rate::Rate;
 pub use redact::{Quoting, Redactor, redact_sql, redact_sql_in};
 pub use rejection::{CallError, CallErrorKind, Reason as RejectionReason, Rejection, Stopped};
 pub use routing::{Candidate, Router};
-pub use source::{Done, EndpointSpec, Leased, Need, Route, Source};
+pub use source::{Done, EndpointSpec, Leased, Need, Rank, Route, Source};
 pub use stats::{EndpointStats, StatsSnapshot};

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 pub use account::{Account, Counts, Ended, Settled, SourceCounts};
 pub use call::{Done, Leased, Route};
-pub use candidates::{Filter, Need};
+pub use candidates::{Filter, Need, Rank};
 pub use control::{ControlError, EndpointSpec, WEIGHT_MAX, WEIGHT_MIN, check_weight};
 pub(crate) use held::HeldSnapshot;
 pub use status::EndpointStatus;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::candidates::Filter;
+use super::candidates::{Filter, Rank};
 use super::held::Fresh;
 use super::{Account, Ended, Inner, Member, Need, Source};
 use crate::attempt::{Attempt, EndpointId, Marks};
@@ -35,6 +35,9 @@ pub struct Route<'a, M> {
     pub need: Option<Need>,
     /// Leaves endpoints out.
     pub filter: Option<Filter<'a, M>>,
+    /// Orders endpoints: one of a higher rank is used only when none of a lower one is left. The strategy
+    /// chooses among equals.
+    pub rank: Option<Rank<'a, M>>,
     /// Whether the work reports by [`Attempt::handed_over`] when bytes leave. If not, every attempt
     /// counts as handed over from its beginning.
     pub tracks: bool,
@@ -54,6 +57,7 @@ impl<M> Default for Route<'_, M> {
         Route {
             need: None,
             filter: None,
+            rank: None,
             tracks: false,
             grace: Duration::ZERO,
             reason: None,

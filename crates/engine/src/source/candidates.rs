@@ -91,21 +91,46 @@ pub(super) enum Choice {
 /// A filter of a face over endpoints, beside role, health and lag.
 pub type Filter<'a, M> = &'a (dyn Fn(&Placed<M>) -> bool + Send + Sync);
 
+/// A face's order of endpoints, the lowest first.
+pub type Rank<'a, M> = &'a (dyn Fn(&Placed<M>) -> u32 + Send + Sync);
+
+/// What a face asks of a choice.
+pub(super) struct Wish<'a, M> {
+    pub need: Need,
+    pub filter: Option<Filter<'a, M>>,
+    pub rank: Option<Rank<'a, M>>,
+}
+
+impl<M> Clone for Wish<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Wish<'_, M> {}
+
+impl<M> Wish<'_, M> {
+    /// In which order an endpoint is considered, the lowest first; `None`: never.
+    fn tier(self, placed: &Placed<M>) -> Option<(u8, u32)> {
+        let role = tier_of(placed, self.need, self.filter)?;
+        Some((role, self.rank.map_or(0, |rank| rank(placed))))
+    }
+}
+
 impl<M: Member> Inner<M> {
     /// Chooses among the endpoints that fit, leaving out what is excluded.
     pub(super) fn choose(
         &self,
         snapshot: &Snapshot<M>,
-        need: Need,
-        filter: Option<Filter<'_, M>>,
+        wish: Wish<'_, M>,
         excluded: &Excluded,
         now: Instant,
     ) -> Choice {
-        let mut best_tier = u8::MAX;
+        let mut best_tier = (u8::MAX, u32::MAX);
         let mut fitting: SmallVec<[usize; 8]> = SmallVec::new();
         let (mut anybody, mut anyone_healthy) = (false, false);
         for (index, placed) in snapshot.endpoints.iter().enumerate() {
-            let Some(tier) = tier_of(placed, need, filter) else {
+            let Some(tier) = wish.tier(placed) else {
                 continue;
             };
             anybody = true;
@@ -135,7 +160,7 @@ impl<M: Member> Inner<M> {
             [] if anyone_healthy && (excluded.is_full || !excluded.tried.is_empty()) => {
                 Choice::Exhausted
             }
-            [] => self.least_bad(snapshot, need, filter, excluded),
+            [] => self.least_bad(snapshot, wish, excluded),
             several => {
                 let index = self.pick(snapshot, several, now);
                 Choice::Use {
@@ -169,21 +194,16 @@ impl<M: Member> Inner<M> {
     }
 
     /// Of those that only health or lag exclude: healthy before down, then the smallest lag.
-    fn least_bad(
-        &self,
-        snapshot: &Snapshot<M>,
-        need: Need,
-        filter: Option<Filter<'_, M>>,
-        excluded: &Excluded,
-    ) -> Choice {
+    fn least_bad(&self, snapshot: &Snapshot<M>, wish: Wish<'_, M>, excluded: &Excluded) -> Choice {
         let least = snapshot
             .endpoints
             .iter()
             .enumerate()
             .filter(|(_, placed)| !excluded.has(placed.endpoint.number))
             .filter_map(|(index, placed)| {
-                let tier = tier_of(placed, need, filter)?;
-                let is_down = placed.endpoint.fitness() == Fitness::Down;
+                let tier = wish.tier(placed)?;
+                let endpoint = &placed.endpoint;
+                let is_down = endpoint.fitness() == Fitness::Down || endpoint.is_aside();
                 let lag = placed.endpoint.lag().unwrap_or(Duration::MAX);
                 Some(((is_down, lag, tier), index))
             })
@@ -208,7 +228,9 @@ fn tier_of<M>(placed: &Placed<M>, need: Need, filter: Option<Filter<'_, M>>) -> 
 }
 
 fn is_healthy<M>(snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
-    placed.endpoint.fitness() != Fitness::Down && !lags(snapshot, placed)
+    placed.endpoint.fitness() != Fitness::Down
+        && !placed.endpoint.is_aside()
+        && !lags(snapshot, placed)
 }
 
 /// Whether role, drain and the face's filter leave an endpoint in.

@@ -331,6 +331,39 @@ impl<M: Member> Source<M> {
         Ok(())
     }
 
+    /// Sets an endpoint aside, by what a face's own monitor knows: calls begin there only when nothing else
+    /// is left. Work in flight goes on and keeps its tries there, unlike where a health check declares an
+    /// endpoint down. Says whether that was a change.
+    ///
+    /// # Errors
+    /// If there is no such endpoint.
+    pub fn set_aside(&self, id: &str, reason: &str) -> Result<bool, ControlError> {
+        let endpoint = self.find(id)?.endpoint;
+        let changed = endpoint.set_aside(true);
+        if changed {
+            tracing::warn!(endpoint = %endpoint.id, reason, "endpoint set aside");
+            self.inner.events.publish(EventKind::Down {
+                endpoint: endpoint.id.clone(),
+                reason: reason.to_owned(),
+            });
+        }
+        Ok(changed)
+    }
+
+    /// Gives an endpoint that was set aside work again. Says whether that was a change.
+    ///
+    /// # Errors
+    /// If there is no such endpoint.
+    pub fn take_back(&self, id: &str) -> Result<bool, ControlError> {
+        let endpoint = self.find(id)?.endpoint;
+        let changed = endpoint.set_aside(false);
+        if changed {
+            let endpoint = endpoint.id.clone();
+            self.inner.events.publish(EventKind::Recovered { endpoint });
+        }
+        Ok(changed)
+    }
+
     /// Holds an endpoint's circuit open until it is released; work in flight on it is cut.
     ///
     /// # Errors

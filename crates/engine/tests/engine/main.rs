@@ -7,6 +7,7 @@ mod calls;
 mod dropping;
 mod pressure;
 mod probing;
+mod ranks;
 mod sharing;
 mod whole_calls;
 

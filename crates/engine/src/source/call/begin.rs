@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::candidates::{Choice, Excluded, is_admissible};
+use super::super::candidates::{Choice, Excluded, Wish, is_admissible};
 use super::super::held::Fresh;
 use super::super::{HeldSnapshot, Member, Need, Snapshot};
 use super::{Run, Stop};
@@ -109,8 +109,13 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
     fn choose(&mut self, snapshot: &Snapshot<M>, need: Need, now: Instant) -> Choice {
         let inner = self.inner;
         let filter = self.route.filter;
+        let wish = Wish {
+            need,
+            filter,
+            rank: self.route.rank,
+        };
         let Some(progress) = self.progress.as_deref_mut() else {
-            return inner.choose(snapshot, need, filter, &Excluded::default(), now);
+            return inner.choose(snapshot, wish, &Excluded::default(), now);
         };
         if let Some(number) = progress.stay_on.take() {
             // It may have lost its role meanwhile.
@@ -130,9 +135,13 @@ impl<M: Member, E: fmt::Display> Run<'_, M, E> {
         };
         match snapshot.policy.retry.endpoints_max {
             Some(max) if used.len() >= max as usize => {
-                inner.choose(snapshot, need, Some(&within), &progress.excluded, now)
+                let wish = Wish {
+                    filter: Some(&within),
+                    ..wish
+                };
+                inner.choose(snapshot, wish, &progress.excluded, now)
             }
-            _ => inner.choose(snapshot, need, filter, &progress.excluded, now),
+            _ => inner.choose(snapshot, wish, &progress.excluded, now),
         }
     }
 
