@@ -124,6 +124,14 @@ impl Identity {
         Topic::parse(&format!("{base}/events/{capability}/{event}")).ok()
     }
 
+    /// The bucket for its objects: its service's name and a hash of the whole, within what S3 allows.
+    pub fn bucket(&self) -> String {
+        let service = self.0.rsplit('.').next().unwrap_or_default();
+        let start: String = service.chars().take(6).collect();
+        let hash = queue_name(&self.0);
+        format!("{start}-{}", &hash[..56])
+    }
+
     /// All its events.
     pub fn events(&self) -> TopicFilter {
         self.filter("events/*/*")

@@ -6,11 +6,22 @@
 //! in [`broker`]; what INTERSECT puts on the wire is in [`identity`] and [`envelope`].
 
 pub mod broker;
+pub mod counts;
+pub mod envelope;
 pub mod expression;
+pub mod hooks;
 pub mod identity;
+mod jobs;
+pub mod life;
 pub mod object;
+mod outbox;
+mod pending;
+pub mod refusal;
+mod request;
+pub mod service;
 pub mod settings;
 pub mod store;
+mod target;
 
 pub use broker::{
     Acknowledge, Broker, Deliveries, Delivery, Headers, Link, Persistence, Publication,
@@ -18,10 +29,15 @@ pub use broker::{
     TopicFilter,
 };
 pub use expression::{Expression, ExpressionError, Pointer};
+pub use hooks::{Hooks, JobFailure, JobResult, NoHooks};
 pub use identity::{Identity, IdentityError};
 pub use object::{Object, ObjectError, ObjectPlace, ObjectStore};
+pub use service::{
+    JobStatus, Service, ServiceParts, ServiceStatus, StartError, TargetError, TargetStatus,
+};
 pub use settings::{
     Discovery, ErrorRule, MessageLimits, ObjectStoreSettings, OperationKind, OperationSettings,
     ServiceSettings, Spread, TargetSettings, Timeouts,
 };
 pub use store::{Change, JobStore, MemoryStore, StoreError};
+pub use target::Target;

@@ -1,0 +1,104 @@
+//! The watch over the results of jobs: one that gets none in time is given to the next target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_engine::{CallErrorKind, Safety};
+use smol_str::SmolStr;
+use tokio::time::Instant;
+
+use crate::store::Change;
+
+use super::attempt::AttemptError;
+use super::shared::Shared;
+
+/// The watch looks at least so often, whatever it was told.
+const NAP_MAX: Duration = Duration::from_secs(60);
+
+impl Shared {
+    /// Watches results until the service stops.
+    pub(super) async fn watch_results(self: Arc<Self>) {
+        loop {
+            let now = Instant::now();
+            let (overdue, next) = self.jobs.lock().overdue(now);
+            for id in overdue {
+                let shared = Arc::clone(&self);
+                self.tasks.spawn(async move { shared.overdue(id).await });
+            }
+            let until = next.unwrap_or(now + NAP_MAX).min(now + NAP_MAX);
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                () = self.jobs_changed.notified() => {}
+            }
+        }
+    }
+
+    /// No result came in time.
+    async fn overdue(self: &Arc<Self>, id: SmolStr) {
+        let job = self
+            .jobs
+            .lock()
+            .get(&id)
+            .map(|job| (Arc::clone(&job.request), job.target.clone()));
+        let Some((request, Some(target))) = job else {
+            return;
+        };
+        let timeout = self.result_timeout(&request);
+        let is_linked = self
+            .target(&target)
+            .is_none_or(|it| it.link().borrow().is_up());
+        if !is_linked {
+            // Its results wait at the broker, not at the target: they come when the connection stands.
+            self.jobs.lock().postpone(&id, Instant::now() + timeout);
+            self.jobs_changed.notify_one();
+            return;
+        }
+        self.leave_target(&id, &format!("no result within {timeout:?}"))
+            .await;
+    }
+
+    /// Takes a job from its target and drives it again on another, or ends it.
+    pub(super) async fn leave_target(self: &Arc<Self>, id: &SmolStr, reason: &str) {
+        let taken = {
+            let mut jobs = self.jobs.lock();
+            jobs.take_from_target(id).and_then(|target| {
+                let job = jobs.get(id)?;
+                let record = self.record_of(job, None);
+                Some((target, Arc::clone(&job.request), job.tried.clone(), record))
+            })
+        };
+        let Some((target, request, tried, record)) = taken else {
+            return;
+        };
+        tracing::warn!(service = %self.settings.name, %id, %target, reason, "job taken from its target");
+        if request.operation.safety == Safety::Write {
+            let reason = format!("{target} has not finished it: {reason}");
+            return self.fail_job(id, reason, true).await;
+        }
+        let update = Change::Update {
+            id: id.clone(),
+            record,
+        };
+        self.write(vec![update], false).await;
+        match self.drive(&request, &tried).await {
+            Ok(driven) => {
+                self.counts.jobs_redriven.add();
+                self.accept(&request, driven, false).await;
+            }
+            Err(error) => {
+                let parts = error.into_parts();
+                let why = match parts.kind {
+                    CallErrorKind::Rejected(rejection) => rejection.message,
+                    CallErrorKind::Failed {
+                        error: Some(AttemptError::Refused { reply, .. }),
+                        ..
+                    } => reply.text(),
+                    CallErrorKind::Failed { failure, .. } => failure.message.into_owned(),
+                    CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. } => String::new(),
+                };
+                let reason = format!("{target}: {reason}; no other target took it over: {why}");
+                self.fail_job(id, reason, false).await;
+            }
+        }
+    }
+}

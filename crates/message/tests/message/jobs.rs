@@ -1,0 +1,221 @@
+//! Jobs: acknowledged, watched, driven again, ended.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::actors::{Does, event};
+use crate::world::World;
+
+const STEP: Duration = Duration::from_secs(1);
+
+async fn results(world: &World, count: usize) -> Vec<(String, u64)> {
+    let mut results = Vec::new();
+    for _ in 0..count {
+        let event = world.client.event().await.json();
+        results.push((
+            event["worker"].as_str().unwrap().to_owned(),
+            event["index"].as_u64().unwrap(),
+        ));
+    }
+    results
+}
+
+fn all_of(worker: &str, count: u64) -> Vec<(String, u64)> {
+    (1..=count)
+        .map(|index| (worker.to_owned(), index))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_acknowledged_and_its_results_relayed_in_order() {
+    let world = World::new(
+        Does::Job {
+            results: 200,
+            step: STEP,
+        },
+        Does::Echo,
+    )
+    .await;
+    let reply = world.call("job", json!({"id": 7})).await;
+    assert_eq!(reply.json(), json!({"accepted": true}));
+    assert_eq!(world.service.status().jobs_open, 1);
+    assert_eq!(
+        world.service.job("7").unwrap().target.as_deref(),
+        Some("worker-a")
+    );
+    assert_eq!(results(&world, 200).await, all_of("worker-a", 200));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.service.status().jobs_open, 0);
+    assert_eq!(world.hub.unacknowledged(), 0);
+    assert_eq!(
+        (world.count("jobs_accepted"), world.count("jobs_finished")),
+        (1, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_stalls_is_driven_again_and_its_old_target_is_not_heard_any_more() {
+    let world = World::new(
+        Does::Stalls {
+            after: 100,
+            step: STEP,
+        },
+        Does::Job {
+            results: 200,
+            step: STEP,
+        },
+    )
+    .await;
+    world.call("job", json!({"id": "j"})).await;
+    assert_eq!(results(&world, 100).await, all_of("worker-a", 100));
+    let stalled = Instant::now();
+    assert_eq!(results(&world, 1).await, all_of("worker-b", 1));
+    let waited = stalled.elapsed();
+    assert!(
+        (Duration::from_secs(60)..Duration::from_secs(62)).contains(&waited),
+        "{waited:?}"
+    );
+    // The old one goes on after all.
+    for index in 101..=200 {
+        let late = json!({"id": "j", "index": index, "status": "running", "worker": "worker-a"});
+        event(&world.a.connection, &world.a.identity, &late).await;
+    }
+    let done = json!({"id": "j", "index": 200, "status": "done", "worker": "worker-a"});
+    event(&world.a.connection, &world.a.identity, &done).await;
+    let rest: Vec<_> = all_of("worker-b", 200).split_off(1);
+    assert_eq!(results(&world, 199).await, rest);
+    event(&world.a.connection, &world.a.identity, &done).await;
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.count("results_late"), 102);
+    assert_eq!(
+        (world.count("jobs_redriven"), world.count("jobs_finished")),
+        (1, 1)
+    );
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_nobody_finishes_ends_in_an_event() {
+    let world = World::new(
+        Does::Stalls {
+            after: 1,
+            step: STEP,
+        },
+        Does::Nothing,
+    )
+    .await;
+    world.call("job", json!({"id": "j"})).await;
+    assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
+    let failed = world.client.event().await;
+    assert_eq!(failed.headers.get("event_name"), Some("job_failed"));
+    assert_eq!(failed.headers.get("capability_name"), Some("Compute"));
+    let body = failed.json();
+    assert_eq!(
+        (&body["job_id"], &body["outcome_unknown"]),
+        (&json!("j"), &json!(false))
+    );
+    assert_eq!(body["targets"], json!(["worker-a"]));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.service.status().jobs_open, 0);
+    assert_eq!(world.count("jobs_failed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_must_not_run_twice_is_not_driven_again() {
+    let world = World::new(
+        Does::Stalls {
+            after: 0,
+            step: STEP,
+        },
+        Does::Echo,
+    )
+    .await;
+    world.call("job_write", json!({"id": "j"})).await;
+    let failed = world.client.event().await.json();
+    assert_eq!(failed["outcome_unknown"], json!(true));
+    assert_eq!((world.a.runs(), world.b.runs()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_come_before_the_acknowledgement_wait_for_it() {
+    let world = World::new(Does::Early { results: 5 }, Does::Echo).await;
+    world.send("job", json!({"id": "j"})).await;
+    let reply = world.client.reply().await;
+    assert_eq!(reply.json(), json!({"accepted": true}));
+    assert_eq!(results(&world, 5).await, all_of("worker-a", 5));
+    let published = world
+        .hub
+        .published("org/fac/sys/-/compute/events/Compute/result");
+    assert_eq!(published.len(), 5);
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.service.status().jobs_open, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_jobs_at_once_keep_their_results_apart() {
+    let world = World::new(
+        Does::Job {
+            results: 3,
+            step: STEP,
+        },
+        Does::Echo,
+    )
+    .await;
+    for id in 0..300 {
+        world.send("job", json!({"id": id})).await;
+    }
+    for _ in 0..300 {
+        assert!(!world.client.reply().await.has_error);
+    }
+    let mut seen = std::collections::HashMap::<u64, Vec<u64>>::new();
+    for _ in 0..900 {
+        let event: Value = world.client.event().await.json();
+        let id = event["id"].as_u64().unwrap();
+        seen.entry(id)
+            .or_default()
+            .push(event["index"].as_u64().unwrap());
+    }
+    assert_eq!(seen.len(), 300);
+    assert!(seen.values().all(|indices| *indices == [1, 2, 3]));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.count("jobs_finished"), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_no_job_is_relayed() {
+    let world = World::new(Does::Echo, Does::Echo).await;
+    event(
+        &world.b.connection,
+        &world.b.identity,
+        &json!({"temperature": 7}),
+    )
+    .await;
+    let relayed = world.client.event().await;
+    assert_eq!(relayed.json(), json!({"temperature": 7}));
+    assert_eq!(relayed.headers.get("source"), Some("org.fac.sys.-.compute"));
+    assert_eq!(relayed.headers.get("capability_name"), Some("Compute"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_jobs_of_a_target_that_is_removed_go_to_the_next_one() {
+    let world = World::new(
+        Does::Stalls {
+            after: 1,
+            step: STEP,
+        },
+        Does::Job {
+            results: 2,
+            step: STEP,
+        },
+    )
+    .await;
+    world.call("job", json!({"id": "j"})).await;
+    assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
+    world.service.remove_target("worker-a").unwrap();
+    let began = Instant::now();
+    assert_eq!(results(&world, 2).await, all_of("worker-b", 2));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(world.client.hears_nothing_more().await);
+}

@@ -1,0 +1,12 @@
+//! The proxy over a broker in memory and scripted targets, on a paused clock.
+
+// Functions of a test are tests too.
+#![allow(clippy::unwrap_used)]
+
+mod actors;
+mod hub;
+mod intake;
+mod jobs;
+mod plain;
+mod restart;
+mod world;
