@@ -29,6 +29,7 @@ pub(super) fn route<'a>(
         reason: wanted.reason(),
         outer: scope.attempt.as_ref().and_then(Attempt::hold),
         carried: None,
+        rank: None,
     }
 }
 

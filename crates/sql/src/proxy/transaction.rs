@@ -50,6 +50,7 @@ impl DataProxy {
             reason: wanted.reason(),
             outer: scope.attempt.as_ref().and_then(Attempt::hold),
             carried: None,
+            rank: None,
         };
         let watch = self.watch(begin.access, &scope);
         let scope = Scope {
