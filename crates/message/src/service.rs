@@ -287,7 +287,6 @@ fn build(parts: ServiceParts) -> Result<Shared, StartError> {
         schema: Mutex::default(),
         in_first_phase: std::sync::atomic::AtomicUsize::new(0),
         stopping: std::sync::atomic::AtomicBool::new(false),
-        check_now: tokio::sync::Notify::new(),
         started: Instant::now(),
         tasks,
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mainstay_engine::tasks::Tasks;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::broker::{Broker, Link};
 use crate::life::Life;
@@ -23,6 +23,8 @@ pub struct Target {
     pub(crate) life: Mutex<Life>,
     /// Everything that listens to it; ends with it.
     pub(crate) tasks: Tasks,
+    /// It should be checked before its next turn.
+    pub(crate) check_now: Notify,
     work: Mutex<Work>,
 }
 
@@ -60,6 +62,7 @@ impl Target {
             discovered: false,
             life: Mutex::new(Life::new()),
             tasks,
+            check_now: Notify::new(),
             work: Mutex::default(),
         }
     }

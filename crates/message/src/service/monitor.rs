@@ -29,7 +29,7 @@ impl Shared {
             let next = back.map_or(usual, |back| back.min(usual));
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
-                () = self.check_now.notified() => {}
+                () = target.check_now.notified() => {}
             }
         }
     }
@@ -114,7 +114,7 @@ impl Shared {
                 self.learn(target, &delivery).await;
                 if aside {
                     // It talks: whether it works as well, a check finds out.
-                    self.check_now.notify_waiters();
+                    target.check_now.notify_one();
                 }
             }
             Lifecycle::Shutdown => {

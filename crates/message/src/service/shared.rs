@@ -53,8 +53,6 @@ pub(crate) struct Shared {
     pub in_first_phase: AtomicUsize,
     /// No new requests are taken.
     pub stopping: AtomicBool,
-    /// A target should be checked soon.
-    pub check_now: Notify,
     pub started: Instant,
     pub tasks: Tasks,
 }
