@@ -1,5 +1,6 @@
 //! Workers and clients that speak as the SDK does.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(crate) struct Worker {
     pub(crate) identity: Identity,
     pub(crate) connection: Arc<Connection>,
     pub(crate) runs: Arc<AtomicU32>,
+    /// What it did, by operation and argument, and how often.
+    pub(crate) done: Arc<Mutex<BTreeMap<String, u32>>>,
     does: Arc<Mutex<Does>>,
     tasks: Tasks,
 }
@@ -52,6 +55,7 @@ impl Worker {
             identity: Identity::parse(&format!("org.fac.sys.-.{name}")).unwrap(),
             connection: hub.connect(),
             runs: Arc::default(),
+            done: Arc::default(),
             does: Arc::new(Mutex::new(does)),
             tasks: Tasks::new(),
         };
@@ -67,6 +71,7 @@ impl Worker {
             backlog_max: 100,
         });
         let (does, runs) = (Arc::clone(&self.does), Arc::clone(&self.runs));
+        let done = Arc::clone(&self.done);
         let (connection, identity) = (Arc::clone(&self.connection), self.identity.clone());
         let tasks = self.tasks.clone();
         self.tasks.spawn(async move {
@@ -90,6 +95,10 @@ impl Worker {
                 }
                 runs.fetch_add(1, Ordering::SeqCst);
                 let does = does.lock().unwrap().clone();
+                if !matches!(does, Does::Error(text) if text.starts_with("Function '")) {
+                    let what = format!("{} {}", work.head.operation_id, work.body);
+                    *done.lock().unwrap().entry(what).or_default() += 1;
+                }
                 tasks.spawn(work.run(does));
             }
         });
@@ -301,6 +310,14 @@ impl Client {
         let mut events = self.events.lock().await;
         let next = tokio::time::timeout(Duration::from_secs(600), events.next());
         heard(&next.await.expect("an event").unwrap())
+    }
+
+    pub(crate) async fn reply_if_any(&self) -> Option<Heard> {
+        self.replies.lock().await.try_next().as_ref().map(heard)
+    }
+
+    pub(crate) async fn event_if_any(&self) -> Option<Heard> {
+        self.events.lock().await.try_next().as_ref().map(heard)
     }
 
     /// Whether nothing comes for an hour.

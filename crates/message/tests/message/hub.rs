@@ -71,6 +71,21 @@ impl Hub {
             .collect()
     }
 
+    /// Messages to topics with that end that were published more than once under one message id.
+    pub(crate) fn doubled(&self, end: &str) -> usize {
+        let state = self.state.lock().unwrap();
+        let mut seen = BTreeMap::<String, u32>::new();
+        for it in state
+            .log
+            .iter()
+            .filter(|it| it.topic.as_str().ends_with(end))
+        {
+            let id = it.headers.get("message_id").unwrap_or_default();
+            *seen.entry(id.to_owned()).or_default() += 1;
+        }
+        seen.values().filter(|count| **count > 1).count()
+    }
+
     /// Messages that nobody has acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         let state = self.state.lock().unwrap();

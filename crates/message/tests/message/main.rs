@@ -9,4 +9,5 @@ mod intake;
 mod jobs;
 mod plain;
 mod restart;
+mod simulation;
 mod world;
