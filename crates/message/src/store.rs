@@ -75,7 +75,7 @@ pub struct Record {
 /// One change of one request. Those of one call become visible together.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A new request.
+    /// A new request. One of the same id that has not ended is forgotten.
     Accept {
         /// Its message id.
         id: SmolStr,

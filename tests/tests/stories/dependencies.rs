@@ -16,6 +16,7 @@ const SQLITE: &str = "mainstay-sqlite";
 const TRANSPORT: &str = "mainstay-transport";
 const POSTGRES: &str = "mainstay-postgres";
 const MYSQL: &str = "mainstay-mysql";
+const JOURNAL: &str = "mainstay-journal";
 const SERVER: &str = "mainstay-server";
 /// A dev-dependency of anyone, a dependency of the stories and benchmarks only.
 const TESTKIT: &str = "mainstay-testkit";
@@ -32,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (TRANSPORT, &[]),
     (POSTGRES, &[ENGINE, SQL, TRANSPORT]),
     (MYSQL, &[ENGINE, SQL, TRANSPORT]),
+    (JOURNAL, &[ENGINE, MESSAGE]),
     (
         SERVER,
         &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL],

@@ -38,7 +38,9 @@ impl Kept {
                 record,
                 request,
             } => {
-                self.places.insert(id.clone(), self.next);
+                if let Some(former) = self.places.insert(id.clone(), self.next) {
+                    self.unfinished.remove(&former);
+                }
                 let unfinished = Unfinished {
                     id,
                     record,
