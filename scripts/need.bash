@@ -110,20 +110,11 @@ need_mosquitto() {
     need_install "mosquitto is missing" mosquitto
 }
 
-# Programs in Python that the tests call, in an environment of their own beside what is built. Their versions
-# stand in scripts/python.txt. Sets need_python_bin, the folder of the programs.
+# Programs in Python that the tests call, in an environment of their own. Sets need_python_bin, the folder of the
+# programs.
 need_python() {
-    local folder=${CARGO_TARGET_DIR:-target}/python
-    local wanted=scripts/python.txt
-    need_python_bin=$folder/bin
-    if cmp -s "$wanted" "$folder/made-from"; then
-        return
-    fi
     if ! python3 -m venv --help >/dev/null 2>&1 || ! python3 -c 'import ensurepip' 2>/dev/null; then
         need_install "Python with its venv is missing" python3 python3-venv
     fi
-    rm -rf "$folder"
-    python3 -m venv "$folder"
-    "$need_python_bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
-    cp "$wanted" "$folder/made-from"
+    need_python_bin=$("$(dirname "${BASH_SOURCE[0]}")/python-environment")
 }

@@ -6,5 +6,6 @@ mod testkit {
     mod fault;
     mod mariadb;
     mod mosquitto;
+    mod python;
     mod server;
 }
