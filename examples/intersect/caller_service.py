@@ -22,7 +22,7 @@ from intersect_sdk import (
 )
 
 from client import message, read_requests
-from connecting import add_broker_arguments, brokers, data_stores, hierarchy, started
+from connecting import add_broker_arguments, brokers, data_stores, hierarchy, leave, started
 from telling import tell, told_payload
 
 
@@ -90,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    leave(main())

@@ -28,7 +28,7 @@ from intersect_sdk import (
     IntersectEventMessageParams,
 )
 
-from connecting import add_broker_arguments, brokers, data_stores, started
+from connecting import add_broker_arguments, brokers, data_stores, leave, started
 from telling import tell, told_payload
 
 
@@ -154,4 +154,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    leave(main())

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from intersect_sdk import ControlPlaneConfig, DataStoreConfig, HierarchyConfig
 from intersect_sdk_common import DataStoreConfigMap
 
+from telling import tell
+
 PROTOCOLS = {"mqtt": "mqtt5.0", "amqp": "amqp0.9.1"}
+SHUTDOWN_LIMIT = 5.0
+"""How long the SDK may take to shut down, in seconds."""
 
 
 def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,4 +122,19 @@ def started(gateway: Any) -> Iterator[bool]:
     try:
         yield not gateway.considered_unrecoverable() and subscriptions.wait()
     finally:
-        gateway.shutdown()
+        _shut_down(gateway)
+
+
+def _shut_down(gateway: Any) -> None:
+    """Ends within a limit. The SDK waits for its threads without one, and on AMQP sometimes for ever."""
+    ending = threading.Thread(target=gateway.shutdown, daemon=True)
+    ending.start()
+    ending.join(SHUTDOWN_LIMIT)
+    if ending.is_alive():
+        tell("stuck", seconds=SHUTDOWN_LIMIT)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the program, whatever threads the SDK has left."""
+    sys.stderr.flush()
+    os._exit(code)

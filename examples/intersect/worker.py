@@ -14,7 +14,7 @@ import time
 from intersect_sdk import IntersectService, IntersectServiceConfig
 
 from compute import Compute, StoringCompute, named
-from connecting import add_broker_arguments, brokers, data_stores, hierarchy, started
+from connecting import add_broker_arguments, brokers, data_stores, hierarchy, leave, started
 from telling import tell
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -72,4 +72,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    leave(main())
