@@ -156,7 +156,8 @@ class Demo:
         """Workers, proxy and client from their start to their end."""
         with ExitStack() as stack:
             for target, name in NAMES.items():
-                self.workers[target] = self._script(stack, target, "worker.py", "--name", name, "--fault-name", target)
+                more = ["--name", name, "--fault-name", target, "--one-writer"]
+                self.workers[target] = self._script(stack, target, "worker.py", *more)
             for worker in self.workers.values():
                 worker.next("the start", START_LIMIT, lambda it: it["event"] == "started")
             self._proxy = self._start(stack, "proxy", [*self._mainstay(), "serve", *self._configuration()])

@@ -15,6 +15,7 @@ from intersect_sdk import IntersectService, IntersectServiceConfig
 
 from compute import Compute, StoringCompute, named
 from connecting import add_broker_arguments, brokers, data_stores, hierarchy, leave, started
+from one_writer import write_from_one_thread
 from telling import tell
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -31,6 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--status-interval", type=float, default=300.0, help="of lifecycle messages, in seconds")
     parser.add_argument("--report-to", help="send results of jobs as requests to this service, not as events")
     parser.add_argument("--forbid", action="append", default=[], help="a key whose operations are not available")
+    parser.add_argument("--one-writer", action="store_true", help="AMQP: write from one thread, see one_writer.py")
     return parser.parse_args()
 
 
@@ -56,6 +58,8 @@ def main() -> int:
     for number in SIGNALS:
         signal.signal(number, lambda *_: ended.set())
     service = make_service(options)
+    if options.one_writer:
+        write_from_one_thread(service)
     with started(service) as listens:
         if not listens:
             tell("unusable", worker=options.name)
