@@ -40,6 +40,8 @@ class Case:
     """The body of its reply differs from time to time: only its keys are compared."""
     stored: bytes | None = None
     """Is put into the store first; the body is then the pointer to it."""
+    is_taken: bool = False
+    """What was stored is gone before the request is sent."""
 
 
 def json_case(name: str, operation: str, argument: Any, **more: Any) -> Case:
@@ -168,6 +170,7 @@ def _stored() -> Iterator[Case]:
     yield Case("argument in the store", "length", headers=minio, stored=json.dumps("x" * 5000).encode())
     yield Case("bytes in the store", "reverse_bytes", content_type=BINARY, headers=minio, stored=b"abc" * 1000)
     yield Case("bad argument in the store", "length", headers=minio, stored=b"[1]")
+    yield Case("argument gone from the store", "length", headers=minio, stored=b'"x"', is_taken=True)
     yield json_case("answer in the store", "report", 3000)
     yield Case("pointer is no JSON", "length", b"nowhere", headers=minio)
     yield json_case("pointer without keys", "length", {"minio_url": "x"}, headers=minio)

@@ -64,10 +64,12 @@ class Store:
         if not self._minio.bucket_exists("compare"):
             self._minio.make_bucket("compare")
 
-    def put(self, content: bytes) -> bytes:
-        """Stores an argument; gives the pointer to it."""
+    def put(self, content: bytes, *, is_taken: bool) -> bytes:
+        """Stores an argument, and removes it again if it shall be gone; gives the pointer to it."""
         name = str(uuid.uuid4())
         self._minio.put_object("compare", name, io.BytesIO(content), len(content))
+        if is_taken:
+            self._minio.remove_object("compare", name)
         return json.dumps({"minio_url": self._url, "minio_bucket": "compare", "minio_object_id": name}).encode()
 
     def read(self, pointer: bytes) -> dict[str, Any]:
@@ -122,7 +124,7 @@ class Recorder:
     def _send(self, case: Case) -> None:
         if case.stored is not None:
             assert self._store is not None
-            case = replace(case, body=self._store.put(case.stored))
+            case = replace(case, body=self._store.put(case.stored, is_taken=case.is_taken))
         message = request(case, self._service, self._options.capability)
         self._sent.append((case, message))
         self._peer.publish(message)

@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod cut;
 pub mod fault;
 mod folder;
+pub mod intersect;
 pub mod mariadb;
 pub mod mosquitto;
 mod port;

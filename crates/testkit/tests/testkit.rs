@@ -4,6 +4,7 @@
 mod testkit {
     mod cluster;
     mod fault;
+    mod intersect;
     mod mariadb;
     mod mosquitto;
     mod python;
