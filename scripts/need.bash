@@ -110,6 +110,14 @@ need_mosquitto() {
     need_install "mosquitto is missing" mosquitto
 }
 
+# Debian's package starts a broker on port 5672, which no test touches.
+need_rabbitmq() {
+    if command -v rabbitmq-server >/dev/null || [ -x /usr/sbin/rabbitmq-server ]; then
+        return
+    fi
+    need_install "RabbitMQ is missing" rabbitmq-server
+}
+
 # Programs in Python that the tests call, in an environment of their own. Sets need_python_bin, the folder of the
 # programs.
 need_python() {

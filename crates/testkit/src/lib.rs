@@ -1,6 +1,6 @@
-//! What Mainstay's own tests stand on: private real PostgreSQL and MariaDB servers and clusters and mosquitto
-//! brokers that a test starts, kills and starts again, programs in Python, and a fault proxy that cuts, delays or
-//! swallows at a chosen moment of a conversation. For development only: no shipped crate depends on it.
+//! What Mainstay's own tests stand on: private real PostgreSQL and MariaDB servers and clusters, mosquitto and
+//! RabbitMQ brokers that a test starts, kills and starts again, programs in Python, and a fault proxy that cuts,
+//! delays or swallows at a chosen moment of a conversation. For development only: no shipped crate depends on it.
 //!
 //! Everything lives on free loopback ports and in temporary folders, belongs to one value, and ends
 //! when that value is dropped, when the test panics, and when the test process is killed.
@@ -17,6 +17,7 @@ mod port;
 pub mod postgres;
 mod process;
 pub mod python;
+pub mod rabbitmq;
 pub mod s3;
 pub mod scripted;
 mod supervisor;

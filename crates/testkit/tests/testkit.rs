@@ -8,5 +8,6 @@ mod testkit {
     mod mariadb;
     mod mosquitto;
     mod python;
+    mod rabbitmq;
     mod server;
 }
