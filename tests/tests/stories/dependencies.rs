@@ -17,6 +17,7 @@ const TRANSPORT: &str = "mainstay-transport";
 const POSTGRES: &str = "mainstay-postgres";
 const MYSQL: &str = "mainstay-mysql";
 const JOURNAL: &str = "mainstay-journal";
+const AMQP: &str = "mainstay-amqp";
 const SERVER: &str = "mainstay-server";
 /// A dev-dependency of anyone, a dependency of the stories and benchmarks only.
 const TESTKIT: &str = "mainstay-testkit";
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (TRANSPORT, &[]),
     (POSTGRES, &[ENGINE, SQL, TRANSPORT]),
     (MYSQL, &[ENGINE, SQL, TRANSPORT]),
+    (AMQP, &[ENGINE, MESSAGE, TRANSPORT]),
     (JOURNAL, &[ENGINE, MESSAGE]),
     (
         SERVER,

@@ -1,0 +1,198 @@
+//! The port to the message face.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mainstay_engine::BoxFuture;
+use mainstay_engine::tasks::Tasks;
+use mainstay_message::{
+    Broker, Deliveries, Link, Publication, PublishError, PublishErrorKind, Registration,
+    Subscription, SubscriptionState, Topic,
+};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::keeper::keep;
+use crate::session::{Outgoing, Subscribed};
+use crate::settings::AmqpSettings;
+use crate::shared::{Oddities, Shared};
+use crate::wire::{self, FrameWriter, write_properties};
+
+/// The channel that publishes.
+const PUBLISHING: u16 = 1;
+/// The broker's goodbye takes at most a second.
+const CLOSED_WITHIN: Duration = Duration::from_millis(1500);
+/// What names and content types may have.
+const SHORT_MAX: usize = 255;
+
+/// An AMQP 0-9-1 broker, reached through one connection that keeps itself up.
+///
+/// Dropping it ends the connection, as [`Broker::close`] does, without waiting for it.
+pub struct AmqpBroker {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Outgoing>,
+    /// The number of the next message that has to come back if nobody takes it.
+    number: AtomicU64,
+}
+
+impl AmqpBroker {
+    /// Begins to connect; waits for nothing and never fails. What goes wrong is in [`Broker::link`]. It runs in one
+    /// task of `tasks`.
+    pub fn connect(settings: AmqpSettings, tasks: &Tasks) -> Self {
+        let (queue, waiting) = mpsc::channel(settings.queue_max.max(1));
+        let shared = Arc::new(Shared::new(settings));
+        tasks.spawn(keep(Arc::clone(&shared), waiting, fastrand::Rng::new()));
+        AmqpBroker {
+            shared,
+            queue,
+            number: AtomicU64::new(1),
+        }
+    }
+
+    /// What came that could not be handed on as it was.
+    pub fn oddities(&self) -> Oddities {
+        self.shared.counters.read()
+    }
+
+    /// Puts a message into the queue; gives it back if that is full.
+    fn enqueue(&self, message: Publication) -> Result<(Option<Outgoing>, Told), PublishError> {
+        match &*self.shared.link.borrow() {
+            Link::Up { .. } => {}
+            Link::Down { reason, .. } => {
+                let reason = reason.clone();
+                return Err(PublishError::unsent(PublishErrorKind::NotConnected {
+                    reason,
+                }));
+            }
+            Link::Closed => return Err(PublishError::unsent(PublishErrorKind::Closed)),
+        }
+        check(&message)?;
+        let number = message
+            .mandatory
+            .then(|| self.number.fetch_add(1, Ordering::Relaxed));
+        let (reply, told) = oneshot::channel();
+        let outgoing = write(message, &self.shared.settings.exchange, number, reply);
+        match self.queue.try_send(outgoing) {
+            Ok(()) => Ok((None, told)),
+            Err(TrySendError::Full(outgoing)) => Ok((Some(outgoing), told)),
+            Err(TrySendError::Closed(_)) => Err(PublishError::unsent(PublishErrorKind::Closed)),
+        }
+    }
+}
+
+type Told = oneshot::Receiver<Result<(), PublishError>>;
+
+impl Broker for AmqpBroker {
+    fn publish(&self, message: Publication) -> BoxFuture<'_, Result<(), PublishError>> {
+        // Here and not in the future: messages leave in the order of the calls.
+        let queued = self.enqueue(message);
+        Box::pin(async move {
+            let (full, told) = queued?;
+            if let Some(outgoing) = full {
+                let sent = self.queue.send(outgoing).await;
+                sent.map_err(|_| PublishError::unsent(PublishErrorKind::Closed))?;
+            }
+            let ended = || Err(PublishError::unknown(PublishErrorKind::Closed));
+            told.await.unwrap_or_else(|_| ended())
+        })
+    }
+
+    fn subscribe(&self, subscription: Subscription) -> Registration {
+        let (sender, receiver) = mpsc::channel(subscription.backlog_max.max(1));
+        let (state, states) = watch::channel(SubscriptionState::Pending);
+        self.shared.subscribe(Subscribed {
+            key: subscription.filter.binding_key(),
+            topic: Topic::parse(subscription.filter.as_str()).ok(),
+            queue: subscription.queue,
+            sender,
+            state,
+            wake: Arc::clone(&self.shared.wake),
+        });
+        Registration {
+            deliveries: Deliveries::new(receiver),
+            state: states,
+        }
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.shared.link.subscribe()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.shared.close();
+        let mut link = self.shared.link.subscribe();
+        Box::pin(async move {
+            let closed = link.wait_for(|link| *link == Link::Closed);
+            let _ = timeout(CLOSED_WITHIN, closed).await;
+        })
+    }
+}
+
+impl Drop for AmqpBroker {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for AmqpBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AmqpBroker")
+            .field("settings", &self.shared.settings)
+            .field("link", &*self.shared.link.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What AMQP cannot write down.
+fn check(message: &Publication) -> Result<(), PublishError> {
+    let too_long = |what: &str, length: usize| {
+        let reason = format!("{what} has {length} bytes and AMQP takes {SHORT_MAX}; shorten it");
+        Err(PublishError::unsent(PublishErrorKind::Refused {
+            reason: reason.into(),
+        }))
+    };
+    if let Some(content_type) = &message.content_type
+        && content_type.len() > SHORT_MAX
+    {
+        return too_long("the content type", content_type.len());
+    }
+    match message
+        .headers
+        .iter()
+        .find(|(name, _)| name.len() > SHORT_MAX)
+    {
+        Some((name, _)) => too_long("a header's name", name.len()),
+        None => Ok(()),
+    }
+}
+
+/// Writes the frames before the body, here at the caller: it may be on another processor.
+fn write(
+    message: Publication,
+    exchange: &str,
+    number: Option<u64>,
+    reply: oneshot::Sender<Result<(), PublishError>>,
+) -> Outgoing {
+    let mut head =
+        BytesMut::with_capacity(256 + message.headers.bytes() + 8 * message.headers.len());
+    FrameWriter::method(&mut head, PUBLISHING, wire::BASIC_PUBLISH)
+        .u16(0)
+        .short(exchange)
+        .short(&message.topic.routing_key())
+        .u8(message.mandatory.into())
+        .end();
+    let method = head.len();
+    write_properties(&mut head, PUBLISHING, &message, number);
+    Outgoing {
+        frame_length: method.max(head.len() - method),
+        head,
+        body: message.body,
+        topic: message.topic,
+        number,
+        reply,
+    }
+}
