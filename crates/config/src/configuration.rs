@@ -14,9 +14,11 @@ pub(crate) use walk::TABLES_LATER;
 
 use crate::connection::Held;
 use crate::environment::Flag;
-use crate::problem::{Findings, Problem};
+use crate::policy::PolicyLayer;
+use crate::problem::{Findings, Problem, Wrong};
 use crate::secret::{ProcessSecrets, SecretReader};
 use crate::server::ServerSettings;
+use crate::service::{ProxiedService, ServiceDraft, ServiceParts};
 use crate::source::{Address, Parts, Shared, SourceDraft, SourceSettings};
 use crate::tls::TlsMarks;
 use crate::tree::Tree;
@@ -29,6 +31,7 @@ pub struct Configuration {
     pub server: ServerSettings,
     /// Databases by id.
     pub sources: BTreeMap<String, SourceSettings>,
+    services: BTreeMap<String, ProxiedService>,
     written: Written,
 }
 
@@ -37,13 +40,18 @@ pub struct Configuration {
 struct Written {
     shared: Shared,
     sources: Vec<SourceDraft>,
+    /// `[message.policy]`.
+    message: PolicyLayer,
+    services: Vec<ServiceDraft>,
     /// Where `[server.tls]` stands.
     tls: Option<TlsMarks>,
 }
 
 impl PartialEq for Configuration {
     fn eq(&self, other: &Self) -> bool {
-        self.server == other.server && self.sources == other.sources
+        self.server == other.server
+            && self.sources == other.sources
+            && self.services == other.services
     }
 }
 
@@ -165,6 +173,33 @@ impl Configuration {
             }
         }
         configuration
+    }
+
+    /// Message services that are proxied, by id.
+    pub fn services(&self) -> &BTreeMap<String, ProxiedService> {
+        &self.services
+    }
+
+    /// What the layers said about a service.
+    pub(crate) fn service_parts(&self, service: &str) -> Option<ServiceParts<'_>> {
+        let mut drafts = self.written.services.iter();
+        let draft = drafts.find(|draft| draft.id == service)?;
+        let shared = [&self.written.shared.policies[0], &self.written.message];
+        Some(ServiceParts::new(shared, draft))
+    }
+
+    /// A problem with a broker that only connecting to it shows, such as a refused login, at the place
+    /// where the configuration says how to connect. `None`: there is no such service or broker.
+    pub fn broker_problem(
+        &self,
+        service: &str,
+        broker: &str,
+        message: String,
+        hint: &str,
+    ) -> Option<Problem> {
+        let mut drafts = self.written.services.iter();
+        let draft = drafts.find(|draft| draft.id == service)?;
+        draft.broker_problem(broker, Wrong::new(message).hint(hint))
     }
 
     /// Where `[server.tls]` was written.

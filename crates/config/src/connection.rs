@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::mark::Mark;
 use crate::secret::Secret;
 
-pub(crate) use layer::{ConnectionLayer, Reading};
+pub(crate) use layer::{ConnectionLayer, Reading, filled, port, secret, warn_of_literal};
 
 /// What a connection key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

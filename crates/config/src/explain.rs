@@ -46,8 +46,8 @@ const KNOWN_MAX: usize = 20;
 /// What to call a key that nobody gave a value and that has no default.
 const NOT_SET: &str = "(not set)";
 
-/// Each key of `source` or `source.endpoint` in the order of the reference: the source's or
-/// endpoint's own, those of its connection, those of its policy.
+/// Each key of `source` or `source.endpoint`, of `service` or `service.target`, in the order of the
+/// reference: its own, those of its connection, those of its policy.
 pub fn explain(
     configuration: &Configuration,
     target: &str,
@@ -56,7 +56,43 @@ pub fn explain(
         Some((source, endpoint)) => (source, Some(endpoint)),
         None => (target, None),
     };
-    found(configuration, source, endpoint).ok_or_else(|| unknown(configuration, target))
+    found(configuration, source, endpoint)
+        .or_else(|| of_service(configuration, source, endpoint))
+        .ok_or_else(|| unknown(configuration, target))
+}
+
+/// Each key of a message service, or of one of its targets.
+fn of_service(
+    configuration: &Configuration,
+    service: &str,
+    target: Option<&str>,
+) -> Option<Vec<Explained>> {
+    let proxied = configuration.services().get(service)?;
+    let parts = configuration.service_parts(service)?;
+    let (layered, effective, shown) = match target {
+        None => (
+            parts.policy(),
+            &proxied.settings.policy,
+            parts.draft.lines(proxied),
+        ),
+        Some(name) => {
+            let mut targets = proxied.settings.targets.iter();
+            let target = targets.find(|target| *target.name == *name)?;
+            let mut drafts = parts.draft.targets.iter();
+            let draft = drafts.find(|draft| draft.name == target.name)?;
+            let shown = parts.draft.target_lines(target);
+            (parts.policy_at(draft), &target.policy, shown)
+        }
+    };
+    let mut lines = vec![preset(&layered)];
+    let shown = shown.into_iter();
+    lines.extend(shown.map(|one| line(one.path, one.value, &one.layer, one.mark)));
+    policy(&mut lines, &layered, effective);
+    for line in lines.iter_mut().filter(|line| line.origin == "default") {
+        // The strategy is always said, for nobody else's is meant.
+        "default".clone_into(&mut line.layer);
+    }
+    Some(lines)
 }
 
 fn found(
@@ -88,7 +124,13 @@ fn unknown(configuration: &Configuration, target: &str) -> UnknownTarget {
         let endpoints = endpoints.map(move |endpoint| format!("{source}.{endpoint}"));
         std::iter::once(source.clone()).chain(endpoints)
     });
-    let known: Vec<String> = known.take(KNOWN_MAX).collect();
+    let services = configuration.services().iter();
+    let services = services.flat_map(|(name, service)| {
+        let targets = service.settings.targets.iter();
+        let targets = targets.map(move |target| format!("{name}.{}", target.name));
+        std::iter::once(name.clone()).chain(targets)
+    });
+    let known: Vec<String> = known.chain(services).take(KNOWN_MAX).collect();
     UnknownTarget {
         target: target.chars().take(200).collect(),
         known: known.join(", "),

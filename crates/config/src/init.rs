@@ -53,6 +53,30 @@ const POSTGRES: &str = r#"
 #failures = 5
 "#;
 
+const SERVICE: &str = r#"
+# A message service whose name Mainstay takes over: callers change nothing.
+#[services.compute]
+#identity = "org.fac.sys.sub.compute"
+#capability_name = "Compute"
+#strategy = "active_standby"
+#strategy_group_order = ["primary", "standby"]
+#[services.compute.brokers.main]
+#protocol = "mqtt5"
+#host = "broker.internal"
+#user = "mainstay"
+#password = "env:BROKER_PASSWORD"
+#[services.compute.operations.run]
+#safety = "idempotent_write"
+#[services.compute.targets.a]
+#group = "primary"
+#destination = "org.fac.sys.sub.compute-a"
+#operation_map = { run = "Compute.run" }
+#[services.compute.targets.b]
+#group = "standby"
+#destination = "org.fac.sys.sub.compute-b"
+#operation_map = { run = "Compute.run" }
+"#;
+
 /// The text of the file: complete, valid, with every key in it.
 pub fn init_text() -> String {
     let mut text = String::from(HEAD);
@@ -66,6 +90,7 @@ pub fn init_text() -> String {
     }
     text.push_str(DEMO_ENDPOINTS);
     text.push_str(POSTGRES);
+    text.push_str(SERVICE);
     text.push_str("\n# What all sources connect with, unless they say otherwise.\n[connection]\n");
     for key in CONNECTION_KEYS {
         line(&mut text, key.name, key.example, key.doc);

@@ -47,6 +47,7 @@ mod reference;
 mod scalar;
 mod secret;
 mod server;
+mod service;
 mod source;
 mod suggestion;
 mod tls;
@@ -64,6 +65,7 @@ pub use reference::reference_text;
 pub use scalar::duration;
 pub use secret::{FixedSecrets, ProcessSecrets, Secret, SecretError, SecretReader};
 pub use server::ServerSettings;
+pub use service::{BrokerProtocol, BrokerSettings, ProxiedService};
 pub use source::{
     Address, ClientCertificate, CommitProof, CommitProofSettings, Driver, DriverOption,
     EndpointSettings, IdempotencySettings, OptionKind, Promotion, Replication, ServerAddress,

@@ -106,6 +106,29 @@ impl PolicyLayer {
         self.preset = Some((preset, entry.mark.clone()));
     }
 
+    /// Gives a key a value that another key of the file, at `place`, stands for.
+    pub(crate) fn put(&mut self, path: &str, value: Setting, place: (&Mark, &str)) {
+        if let Some(key) = key(path) {
+            let assigned = Assigned {
+                key,
+                value,
+                mark: place.0.clone(),
+                path: place.1.to_owned(),
+            };
+            self.values.insert(key.path, assigned);
+        }
+    }
+
+    /// Where the layer gives that key a value.
+    pub(crate) fn assigned(&self, path: &str) -> Option<(&Mark, &str)> {
+        let assigned = self.values.get(path)?;
+        Some((&assigned.mark, &assigned.path))
+    }
+
+    pub(crate) fn names_preset(&self) -> bool {
+        self.preset.is_some()
+    }
+
     fn group(&mut self, group: &str, path: &str, entry: &Entry, findings: &mut Findings) {
         let table = match &entry.node.value {
             Value::Table(table) => table,

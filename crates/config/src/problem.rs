@@ -209,6 +209,10 @@ impl Findings {
         }
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter()
+    }
+
     fn push(&mut self, problem: Problem) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);

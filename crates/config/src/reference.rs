@@ -10,6 +10,7 @@ use crate::key::KEY_KEYS;
 use crate::policy::PRESET;
 use crate::scalar;
 use crate::server::SERVER_KEYS;
+use crate::service;
 use crate::source::{Driver, OptionKind, SOURCE_KEYS};
 use crate::tls::TLS_KEYS;
 
@@ -27,8 +28,9 @@ references: `\"env:NAME\"`, `\"file:PATH\"`. Keys that are planned for a later v
 are [refused by name](#keys-of-later-versions); any other unknown key is an error too.
 
 Policy and connection keys come in layers, weakest first: default, preset, `[policy]` and
-`[connection]`, `[data.policy]` and `[data.connection]`, the source, the endpoint. A key in `[policy]`
-beats every preset, whoever names it.
+`[connection]`, `[data.policy]` and `[data.connection]`, the source, the endpoint. For message services
+they are `[policy]`, `[message.policy]`, the service, the target. A key in `[policy]` beats every preset,
+whoever names it.
 ";
 
 const ENDPOINT: &str = "
@@ -50,10 +52,7 @@ pub fn reference_text() -> String {
         "\n## The program: `[server]`\n\n| key | default | what it is |\n|---|---|---|\n",
     );
     for key in SERVER_KEYS {
-        let doc = match key.bounds {
-            "" => key.doc.to_owned(),
-            bounds => format!("{}; {bounds}", key.doc),
-        };
+        let doc = bounded(key.doc, key.bounds);
         row(&mut text, &[&code(key.name), &code(key.example), &doc]);
     }
     text.push_str(
@@ -76,7 +75,8 @@ pub fn reference_text() -> String {
         &["`preset`", "`\"balanced\"`", "what the policy starts from"],
     );
     for key in SOURCE_KEYS {
-        row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
+        let doc = bounded(key.doc, key.bounds);
+        row(&mut text, &[&code(key.name), &code(key.example), &doc]);
     }
     text.push_str(ENDPOINT);
     text.push_str(
@@ -86,10 +86,47 @@ pub fn reference_text() -> String {
         row(&mut text, &[&code(key.name), &code(key.example), key.doc]);
     }
     options(&mut text);
+    services(&mut text);
     policy(&mut text);
     presets(&mut text);
     later(&mut text);
     text
+}
+
+/// What a key is, with its bounds.
+fn bounded(doc: &str, bounds: &str) -> String {
+    match bounds {
+        "" => doc.to_owned(),
+        bounds => format!("{doc}; {bounds}"),
+    }
+}
+
+/// The tables of a message service.
+fn services(text: &mut String) {
+    for table in service::tables() {
+        let level = if table.at.is_empty() { "##" } else { "###" };
+        let title = match table.at {
+            "" => "Message services: ",
+            _ => "",
+        };
+        let brackets = match table.is_list {
+            true => ("[[", "]]"),
+            false => ("[", "]"),
+        };
+        let _ = write!(
+            text,
+            "\n{level} {title}`{}services.NAME{}{}`\n\n{}\n\n| key | example | what it is |\n|---|---|---|\n",
+            brackets.0, table.at, brackets.1, table.doc
+        );
+        if table.at.is_empty() {
+            let what = "what the policy starts from; `service` unless a layer names another";
+            row(text, &["`preset`", "`\"service\"`", what]);
+        }
+        for key in table.rows {
+            let doc = bounded(key.doc, key.bounds);
+            row(text, &[&code(key.name), &code(key.example), &doc]);
+        }
+    }
 }
 
 /// What is known by name and refused.
@@ -165,7 +202,7 @@ fn code(word: &str) -> String {
 fn policy(text: &mut String) {
     let _ = write!(
         text,
-        "\n## Policy\n\nIn `[policy]` for all, in `[sources.NAME.policy]`, or in `[sources.NAME.endpoints.NAME.policy]`.\nThe defaults are those of the preset `{PRESET}`. `name` and `version` are labels for people: both\nstand in audit entries, the version in answers; neither is a label of metrics.\n"
+        "\n## Policy\n\nIn `[policy]` for all, in `[data.policy]` or `[message.policy]`, in `[sources.NAME.policy]` or `[services.NAME.policy]`,\nor in `[sources.NAME.endpoints.NAME.policy]` or `[services.NAME.targets.NAME.policy]`.\nThe defaults are those of the preset `{PRESET}`. `name` and `version` are labels for people: both\nstand in audit entries, the version in answers; neither is a label of metrics.\n"
     );
     let settings = PRESET.settings();
     let mut last = "";

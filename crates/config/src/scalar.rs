@@ -74,7 +74,7 @@ pub(crate) fn setting(
 }
 
 /// A value from outside a file gets the type that it would have in one; any other is as written.
-fn typed(node: &Node) -> Cow<'_, Value> {
+pub(crate) fn typed(node: &Node) -> Cow<'_, Value> {
     match &node.value {
         Value::Loose(raw) => Cow::Owned(
             value_alone(raw.trim(), &node.mark).unwrap_or_else(|| Value::Text(raw.clone())),
@@ -205,10 +205,17 @@ pub(crate) fn time(node: &Node) -> Result<Duration, Wrong> {
     let value = typed(node);
     let text = match value.as_ref() {
         Value::Text(text) => text,
+        Value::Integer(bare) if *bare < 0 => return negative(bare),
+        Value::Number(bare) if *bare < 0.0 => return negative(bare),
         Value::Integer(bare) => return bare_time(bare),
         Value::Number(bare) => return bare_time(bare),
         other => return expected("a duration such as \"500ms\"", other),
     };
+    if let Some(rest) = text.strip_prefix('-')
+        && with_unit(rest, TIME_UNITS).is_some()
+    {
+        return negative(text);
+    }
     let nanos = with_unit(text, TIME_UNITS).ok_or_else(|| {
         Wrong::new(format!("{:?} is not a duration", short(text)))
             .hint("a number and ns, us, ms, s, min, h or d, such as \"500ms\"")
@@ -241,6 +248,10 @@ pub(crate) fn size(node: &Node) -> Result<u64, Wrong> {
             Wrong::new(format!("{:?} is not a size", short(text)))
                 .hint("a number and B, KiB, MiB, GiB, kB, MB or GB, such as \"64MiB\"")
         })
+}
+
+fn negative<T>(time: &impl std::fmt::Display) -> Result<T, Wrong> {
+    Err(Wrong::new(format!("{time} is negative")).hint("a time is at least 0, such as \"500ms\""))
 }
 
 fn bare_time<T>(bare: &impl std::fmt::Display) -> Result<T, Wrong> {

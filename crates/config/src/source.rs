@@ -18,7 +18,9 @@ use crate::suggestion;
 use crate::words::words;
 
 pub(crate) use assembly::{Parts, Shared, assemble};
-pub(crate) use draft::{EndpointDraft, LATER, SOURCE_KEYS, SourceDraft, table};
+pub(crate) use draft::{
+    EndpointDraft, LATER, SOURCE_KEYS, SourceDraft, check_id, policy_table, table,
+};
 pub use options::{DriverOption, OptionKind};
 
 words! {

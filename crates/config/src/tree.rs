@@ -113,6 +113,32 @@ impl Table {
             .map(|(name, entry)| (name.as_str(), entry))
     }
 
+    /// All entries, by name.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (String, Entry)> {
+        self.entries.into_iter()
+    }
+
+    pub(crate) fn named_mut(&mut self) -> impl Iterator<Item = (&str, &mut Entry)> {
+        let entries = self.entries.iter_mut();
+        entries.map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Entry> {
+        self.entries.get_mut(name)
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Entry> {
+        self.entries.remove(name)
+    }
+
+    /// The table of that name, if it is there and is one.
+    pub(crate) fn inner_mut(&mut self, name: &str) -> Option<&mut Table> {
+        match &mut self.entries.get_mut(name)?.node.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }

@@ -10,7 +10,11 @@ mod config {
     mod init;
     mod layers;
     mod mistakes;
+    mod original;
     mod secrets;
+    mod service_checks;
+    mod service_parts;
+    mod services;
     mod smoke;
     mod tls;
     mod urls;

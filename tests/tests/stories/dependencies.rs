@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (MACROS, &[]),
     (SQL, &[ENGINE]),
     (MESSAGE, &[ENGINE]),
-    (CONFIG, &[ENGINE, SQL]),
+    (CONFIG, &[ENGINE, SQL, MESSAGE]),
     (TELEMETRY, &[ENGINE]),
     (SQLITE, &[ENGINE, SQL]),
     (TRANSPORT, &[]),

@@ -13,22 +13,23 @@ use crate::table::Listing;
 
 /// Show each value in effect and where it came from, or what would happen to a statement
 ///
-/// With a FILE: the effective values of every source, of one source or of one endpoint, with the layer
-/// and the line that each came from. With --sql: what a running server would do with a statement; it
-/// is not run.
+/// With a FILE: the effective values of every source and message service, of one of them, or of one
+/// endpoint or target, with the layer and the line that each came from. With --sql: what a running
+/// server would do with a statement; it is not run.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "mainstay explain FILE... [SOURCE[.ENDPOINT]]\n       mainstay explain --sql STATEMENT [--source SOURCE] [--url URL]",
+    override_usage = "mainstay explain FILE... [NAME[.MEMBER]]\n       mainstay explain --sql STATEMENT [--source SOURCE] [--url URL]",
     after_help = "Examples:
   mainstay explain mainstay.toml
   mainstay explain mainstay.toml orders.a
   mainstay explain base.toml production.toml orders
+  mainstay explain mainstay.toml compute.primary-a
   mainstay explain --sql \"SELECT name FROM customers\"
   mainstay explain --source orders --sql \"DELETE FROM orders\""
 )]
 pub(crate) struct Arguments {
-    /// Configuration files, and at the end a source or an endpoint; without files the built-in
-    /// configuration
+    /// Configuration files, and at the end a source, a service, or one of their endpoints or targets;
+    /// without files the built-in configuration
     #[arg(value_name = "FILE", conflicts_with = "sql")]
     words: Vec<String>,
     /// A statement for a running server to explain
@@ -60,7 +61,15 @@ fn files(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let targets = match target {
         Some(target) => vec![target.to_owned()],
-        None => configuration.sources.keys().cloned().collect(),
+        None => {
+            let services = configuration.services().keys();
+            configuration
+                .sources
+                .keys()
+                .chain(services)
+                .cloned()
+                .collect()
+        }
     };
     let mut explained = Vec::new();
     for target in targets {
@@ -88,7 +97,7 @@ fn files(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The last word is a source or an endpoint unless it is a file.
+/// The last word is the name of something configured unless it is a file.
 fn split(words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Option<&str>)> {
     let is_file = |word: &str| {
         let path = std::path::Path::new(word);
@@ -103,7 +112,7 @@ fn split(words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Option<&str>)> {
     };
     if let Some(wrong) = files.iter().find(|word| !is_file(word)) {
         let message = format!(
-            "{wrong:?} is no file; files come first, then one source or endpoint, such as mainstay.toml demo"
+            "{wrong:?} is no file; files come first, then one source, service, endpoint or target, such as mainstay.toml demo"
         );
         return Err(BadUsage(message).into());
     }

@@ -8,6 +8,7 @@ use crate::environment;
 use crate::mark::{Mark, Origin};
 use crate::problem::{Findings, Problem, Wrong};
 use crate::server::ServerSettings;
+use crate::service;
 use crate::tree::{self, Entry, Format, Node, Tree, Value};
 
 /// The embedded source: one file in the data folder, one endpoint that writes and two that read.
@@ -31,8 +32,11 @@ pub(super) fn merged(options: &LoadOptions, findings: &mut Findings) -> Option<T
     let mut broken = false;
     for input in &options.files {
         let parsed = match input {
-            Input::File(path) => read(path),
-            Input::Text { name, text } => parse(Path::new(name), text),
+            Input::File(path) => service::adopt(read(path), path),
+            Input::Text { name, text } => {
+                let path = Path::new(name);
+                service::adopt(parse(path, text), path)
+            }
         };
         findings.extend(parsed.problems);
         match parsed.tree {
@@ -40,6 +44,8 @@ pub(super) fn merged(options: &LoadOptions, findings: &mut Findings) -> Option<T
             None => broken = true,
         }
     }
+    // Before the variables, so that they find the names of targets.
+    broken |= !service::include(&mut merged, read, findings);
     environment::overlay(&mut merged, options.environment.iter().cloned(), findings);
     environment::flags(&mut merged, options.flags.clone(), findings);
     if let Some(runtime) = &options.runtime {

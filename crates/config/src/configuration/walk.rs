@@ -11,7 +11,8 @@ use crate::policy::{Layered, PolicyLayer};
 use crate::problem::{Findings, Wrong};
 use crate::secret::SecretReader;
 use crate::server::ServerSettings;
-use crate::source::{Shared, SourceDraft, assemble, table};
+use crate::service::{self, ProxiedService, ServiceDraft, ServiceParts};
+use crate::source::{Shared, SourceDraft, assemble, policy_table, table};
 use crate::suggestion;
 use crate::tree::{Entry, Tree, Value, join};
 
@@ -19,11 +20,18 @@ use crate::tree::{Entry, Tree, Value, join};
 const SOURCES_MAX: usize = 1000;
 
 /// Tables at the top.
-const TABLES: &[&str] = &["server", "policy", "connection", "data", "sources"];
+const TABLES: &[&str] = &[
+    "server",
+    "policy",
+    "connection",
+    "data",
+    "message",
+    "sources",
+    "services",
+];
 
 /// Tables of later versions.
-pub(crate) const TABLES_LATER: &[&str] =
-    &["shard_sets", "contexts", "services", "search", "message"];
+pub(crate) const TABLES_LATER: &[&str] = &["shard_sets", "contexts", "search"];
 
 /// Walks the whole tree once. What is missing as a whole is told at `place`.
 pub(super) fn walk(
@@ -43,7 +51,8 @@ pub(super) fn walk(
             ConnectionLayer::empty("data.connection"),
         ],
     };
-    let mut drafts = Vec::new();
+    let mut message = PolicyLayer::empty("message.policy");
+    let (mut drafts, mut services) = (Vec::new(), Vec::new());
     for (name, entry) in tree.root.iter() {
         let mut reading = Reading { secrets, findings };
         match name {
@@ -56,14 +65,16 @@ pub(super) fn walk(
             "connection" => connection(name, entry, &mut shared.connections[0], &mut reading),
             "data" => data(entry, &mut shared, &mut reading),
             "sources" => drafts = sources(entry, &mut reading),
+            "message" => message = self::message(entry, findings),
+            "services" => services = self::services(entry, &mut reading),
             _ if TABLES_LATER.contains(&name) => {
                 findings.error(&entry.mark, name, Wrong::unavailable(name));
             }
             _ => findings.unknown(&entry.mark, name.to_owned(), name, TABLES.iter().copied()),
         }
     }
-    check_keys(tree, &drafts, findings);
-    if drafts.is_empty() {
+    check_keys(tree, &drafts, &services, findings);
+    if drafts.is_empty() && services.is_empty() {
         nothing_to_serve(tree, place, &shared, findings);
     }
     let mut sources = BTreeMap::new();
@@ -75,24 +86,36 @@ pub(super) fn walk(
             sources.insert(draft.id.clone(), settings);
         }
     }
+    let proxied = assemble_services([&shared.policies[0], &message], &services, findings);
+    service::check_names(&services, &drafts, findings);
     Configuration {
         server,
         sources,
+        services: proxied,
         written: Written {
             shared,
             sources: drafts,
+            message,
+            services,
             tls,
         },
     }
 }
 
-/// Keys of callers name sources, which may stand behind them.
-fn check_keys(tree: &Tree, drafts: &[SourceDraft], findings: &mut Findings) {
+/// Keys of callers name sources and services, which may stand behind them.
+fn check_keys(
+    tree: &Tree,
+    sources: &[SourceDraft],
+    services: &[ServiceDraft],
+    findings: &mut Findings,
+) {
     let Some(Value::Table(server)) = tree.root.get("server").map(|entry| &entry.node.value) else {
         return;
     };
     if let Some(keys) = server.get("keys") {
-        let known: Vec<&str> = drafts.iter().map(|draft| draft.id.as_str()).collect();
+        let sources = sources.iter().map(|draft| draft.id.as_str());
+        let services = services.iter().map(|draft| draft.id.as_str());
+        let known: Vec<&str> = sources.chain(services).collect();
         key::check_sources("server.keys", keys, &known, findings);
     }
 }
@@ -167,6 +190,60 @@ fn sources(entry: &Entry, reading: &mut Reading<'_>) -> Vec<SourceDraft> {
         .collect()
 }
 
+/// `[message]`: what all message services share.
+fn message(entry: &Entry, findings: &mut Findings) -> PolicyLayer {
+    let Some(table) = table("message", entry, findings) else {
+        return PolicyLayer::empty("message.policy");
+    };
+    let mut layer = policy_table("message", table, findings);
+    for (name, entry) in table.iter() {
+        let path = join("message", name);
+        match name {
+            "policy" => {}
+            "preset" => layer.preset(&path, entry, findings),
+            _ => findings.unknown(&entry.mark, path, name, ["policy", "preset"]),
+        }
+    }
+    layer
+}
+
+fn services(entry: &Entry, reading: &mut Reading<'_>) -> Vec<ServiceDraft> {
+    let Some(table) = table("services", entry, reading.findings) else {
+        return Vec::new();
+    };
+    if table.iter().count() > SOURCES_MAX {
+        let wrong = format!("more than {SOURCES_MAX} services");
+        reading.findings.error(&entry.mark, "services", wrong);
+        return Vec::new();
+    }
+    table
+        .iter()
+        .map(|(id, entry)| ServiceDraft::read(id, entry, reading))
+        .collect()
+}
+
+/// Those that are right, by id.
+fn assemble_services(
+    shared: [&PolicyLayer; 2],
+    drafts: &[ServiceDraft],
+    findings: &mut Findings,
+) -> BTreeMap<String, ProxiedService> {
+    let mut services = BTreeMap::new();
+    for draft in drafts {
+        if draft.is_only_named_outside(drafts, findings) {
+            continue;
+        }
+        let parts = ServiceParts::new(shared, draft);
+        if let Some(service) = service::assemble(&parts, findings) {
+            services.insert(draft.id.clone(), service);
+        }
+    }
+    let pairs = drafts.iter();
+    let pairs = pairs.filter_map(|draft| Some((draft, services.get(&draft.id)?)));
+    service::check_peers(pairs, findings);
+    services
+}
+
 /// No source: nothing to do, but the shared policy is still checked.
 fn nothing_to_serve(tree: &Tree, place: &Mark, shared: &Shared, findings: &mut Findings) {
     let layers: Vec<&PolicyLayer> = shared.policies.iter().collect();
@@ -174,6 +251,8 @@ fn nothing_to_serve(tree: &Tree, place: &Mark, shared: &Shared, findings: &mut F
     let said = tree.root.get("sources").map(|entry| &entry.node.value);
     if matches!(said, None | Some(Value::Empty | Value::Table(_))) {
         let wrong = Wrong::new("there is no source, so there is nothing to serve");
-        findings.warning(place, "sources", wrong.hint("add [sources.orders]"));
+        let hint =
+            "add [sources.orders] for a database, or [services.compute] for a message service";
+        findings.warning(place, "sources", wrong.hint(hint));
     }
 }

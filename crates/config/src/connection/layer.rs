@@ -67,7 +67,7 @@ impl ConnectionLayer {
                 let words: Vec<&str> = TlsMode::ALL.iter().map(|mode| mode.as_str()).collect();
                 scalar::choice("tls", &words, node).map(Held::Text)
             }
-            ConnectionKind::Secret => secret(node, reading).map(|secret| {
+            ConnectionKind::Secret => secret(node, reading.secrets).map(|secret| {
                 warn_of_literal(&secret, path, entry, reading.findings);
                 Held::Secret(secret)
             }),
@@ -101,7 +101,7 @@ impl ConnectionLayer {
     }
 
     fn read_url(&mut self, path: &str, entry: &Entry, reading: &mut Reading<'_>) {
-        let read = secret(&entry.node, reading).and_then(|secret| {
+        let read = secret(&entry.node, reading.secrets).and_then(|secret| {
             let text = secret
                 .read()
                 .map_err(|error| Wrong::new(error.to_string()))?;
@@ -170,14 +170,15 @@ fn written(value: Held, path: &str, mark: &Mark) -> Given {
 }
 
 /// Text that says something.
-fn filled(node: &Node) -> Result<String, Wrong> {
+pub(crate) fn filled(node: &Node) -> Result<String, Wrong> {
     match scalar::text(node)? {
         text if text.trim().is_empty() => Err(Wrong::new("is empty").hint("leave the key out")),
         text => Ok(text),
     }
 }
 
-fn port(node: &Node) -> Result<u16, Wrong> {
+/// From 1 to 65535.
+pub(crate) fn port(node: &Node) -> Result<u16, Wrong> {
     let count = scalar::count(node)?;
     u16::try_from(count)
         .ok()
@@ -191,14 +192,14 @@ fn driver(node: &Node) -> Result<String, Wrong> {
 }
 
 /// A secret that resolves. What is wrong with it is told without showing it.
-fn secret(node: &Node, reading: &Reading<'_>) -> Result<Secret, Wrong> {
+pub(crate) fn secret(node: &Node, secrets: &Arc<dyn SecretReader>) -> Result<Secret, Wrong> {
     let text = scalar::text(node).map_err(|_| {
         Wrong::new("expected text").hint("a reference such as \"env:NAME\" or \"file:PATH\"")
     })?;
     if text.trim().is_empty() {
         return Err(Wrong::new("is empty").hint("leave the key out"));
     }
-    let secret = Secret::new(&text, Arc::clone(reading.secrets));
+    let secret = Secret::new(&text, Arc::clone(secrets));
     secret.read().map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         Wrong::new(format!(
@@ -209,7 +210,8 @@ fn secret(node: &Node, reading: &Reading<'_>) -> Result<Secret, Wrong> {
     Ok(secret)
 }
 
-fn warn_of_literal(secret: &Secret, path: &str, entry: &Entry, findings: &mut Findings) {
+/// A secret that is written where others can read it.
+pub(crate) fn warn_of_literal(secret: &Secret, path: &str, entry: &Entry, findings: &mut Findings) {
     if secret.reference().is_none() && entry.mark.origin.is_written() {
         let wrong = Wrong::new("a password is written out");
         let hint = "keep it elsewhere and write env:NAME or file:PATH";

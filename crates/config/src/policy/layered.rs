@@ -16,6 +16,8 @@ pub(crate) struct Layered<'a> {
     layers: Vec<&'a PolicyLayer>,
     values: BTreeMap<&'static str, (usize, &'a Assigned)>,
     preset: Option<(usize, Preset, &'a Mark)>,
+    /// That of nobody naming one.
+    default: Preset,
 }
 
 /// Where the value of a key came from.
@@ -26,7 +28,13 @@ pub(crate) struct Derived {
 }
 
 impl<'a> Layered<'a> {
+    /// Those of databases.
     pub(crate) fn new(layers: &[&'a PolicyLayer]) -> Self {
+        Layered::with_preset(layers, PRESET)
+    }
+
+    /// Those of what starts from that preset unless a layer names one.
+    pub(crate) fn with_preset(layers: &[&'a PolicyLayer], default: Preset) -> Self {
         let layers = layers.to_vec();
         let mut values = BTreeMap::new();
         let mut preset = None;
@@ -45,11 +53,12 @@ impl<'a> Layered<'a> {
             layers,
             values,
             preset,
+            default,
         }
     }
 
     pub(crate) fn preset_or_default(&self) -> Preset {
-        self.preset.map_or(PRESET, |(_, preset, _)| preset)
+        self.preset.map_or(self.default, |(_, preset, _)| preset)
     }
 
     fn settings(&self) -> Settings {
@@ -163,7 +172,7 @@ impl<'a> Layered<'a> {
     pub(crate) fn preset(&self) -> Derived {
         let (preset, named) = match self.preset {
             Some((level, preset, mark)) => (preset, Some((self.layers[level], mark))),
-            None => (PRESET, None),
+            None => (self.default, None),
         };
         Derived {
             value: Setting::Text(preset.to_string()),

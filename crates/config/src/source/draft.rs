@@ -65,7 +65,27 @@ pub(crate) struct SourceKey {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) example: &'static str,
+    /// From where to where, for a reader; empty where it has no bounds.
+    pub(crate) bounds: &'static str,
     set: fn(&mut SourceDraft, &Entry) -> Result<(), Wrong>,
+}
+
+const TIMES: &str = "from 10ms to 24h";
+const COUNTS: &str = "from 0 to 1000000";
+const KEEPS: &str = "from 1min to 30d";
+const KEPT_SIZES: &str = "from 256B to 16MiB";
+const PROOF_WAITS: &str = "from 100ms to 5min";
+
+/// What a reader of values takes, by its name.
+const fn bounds(reader: &str) -> &'static str {
+    match reader.as_bytes() {
+        b"time" => TIMES,
+        b"count" => COUNTS,
+        b"keep" => KEEPS,
+        b"kept_size" => KEPT_SIZES,
+        b"proof_wait" => PROOF_WAITS,
+        _ => "",
+    }
 }
 
 macro_rules! key {
@@ -74,6 +94,7 @@ macro_rules! key {
             name: stringify!($name),
             doc: $doc,
             example: $example,
+            bounds: bounds(stringify!($read)),
             set: |draft, entry| {
                 draft.$name = Some(($read(&entry.node)?, entry.mark.clone()));
                 Ok(())
@@ -196,17 +217,14 @@ fn safety(node: &Node) -> Result<Safety, Wrong> {
 fn time(node: &Node) -> Result<Duration, Wrong> {
     let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
     match scalar::time(node)? {
-        Duration::ZERO => {
-            Err(Wrong::new("0 would end every transaction at once").hint("from 10ms to 24h"))
-        }
-        time => scalar::within(time, least..=most, "from 10ms to 24h"),
+        Duration::ZERO => Err(Wrong::new("0 would end every transaction at once").hint(TIMES)),
+        time => scalar::within(time, least..=most, TIMES),
     }
 }
 
 fn count(node: &Node) -> Result<u32, Wrong> {
-    let hint = "from 0 to 1000000";
-    let count = scalar::within(scalar::count(node)?, 0..=1_000_000, hint)?;
-    u32::try_from(count).map_err(|_| Wrong::new(format!("{count} is out of bounds")).hint(hint))
+    let count = scalar::within(scalar::count(node)?, 0..=1_000_000, COUNTS)?;
+    u32::try_from(count).map_err(|_| Wrong::new(format!("{count} is out of bounds")).hint(COUNTS))
 }
 
 fn table_name(node: &Node) -> Result<String, Wrong> {
@@ -225,11 +243,11 @@ fn table_name(node: &Node) -> Result<String, Wrong> {
 
 fn keep(node: &Node) -> Result<Duration, Wrong> {
     let (least, most) = (Duration::from_secs(60), Duration::from_secs(30 * 24 * 3600));
-    scalar::within(scalar::time(node)?, least..=most, "from 1min to 30d")
+    scalar::within(scalar::time(node)?, least..=most, KEEPS)
 }
 
 fn kept_size(node: &Node) -> Result<u64, Wrong> {
-    scalar::within(scalar::size(node)?, 256..=16 << 20, "from 256B to 16MiB")
+    scalar::within(scalar::size(node)?, 256..=16 << 20, KEPT_SIZES)
 }
 
 fn commit_proof(node: &Node) -> Result<CommitProof, Wrong> {
@@ -240,7 +258,7 @@ fn commit_proof(node: &Node) -> Result<CommitProof, Wrong> {
 
 fn proof_wait(node: &Node) -> Result<Duration, Wrong> {
     let (least, most) = (Duration::from_millis(100), Duration::from_secs(300));
-    scalar::within(scalar::time(node)?, least..=most, "from 100ms to 5min")
+    scalar::within(scalar::time(node)?, least..=most, PROOF_WAITS)
 }
 
 fn weight(node: &Node) -> Result<f64, Wrong> {
@@ -269,7 +287,7 @@ pub(crate) fn table<'a>(
 }
 
 /// Whether an id can stand in paths of HTTP, in `source.endpoint` and in metrics.
-fn check_id(id: &str, mark: &Mark, path: &str, findings: &mut Findings) {
+pub(crate) fn check_id(id: &str, mark: &Mark, path: &str, findings: &mut Findings) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if id.is_empty() || id.len() > ID_MAX || !id.chars().all(fits) {
         let wrong = Wrong::new("not an id");
@@ -378,16 +396,21 @@ impl EndpointDraft {
     }
 }
 
-/// The policy table of a source or endpoint, with the preset that stands beside it.
-fn policy_of(path: &str, table: &Table, findings: &mut Findings) -> PolicyLayer {
+/// The policy table within a table.
+pub(crate) fn policy_table(path: &str, table: &Table, findings: &mut Findings) -> PolicyLayer {
     let place = join(path, "policy");
-    let mut layer = match table.get("policy") {
+    match table.get("policy") {
         Some(entry) => match self::table(&place, entry, findings) {
             Some(table) => PolicyLayer::read(&place, table, findings),
             None => PolicyLayer::empty(&place),
         },
         None => PolicyLayer::empty(&place),
-    };
+    }
+}
+
+/// The policy table of a source or endpoint, with the preset that stands beside it.
+fn policy_of(path: &str, table: &Table, findings: &mut Findings) -> PolicyLayer {
+    let mut layer = policy_table(path, table, findings);
     if let Some(entry) = table.get("preset") {
         layer.preset(&join(path, "preset"), entry, findings);
     }

@@ -332,14 +332,7 @@ fn policies_are_checked_as_a_whole_and_told_at_the_line_that_set_them() {
 
 #[test]
 fn words_of_later_versions_are_known() {
-    for table in [
-        "shard_sets.t",
-        "contexts.docs",
-        "services.compute",
-        "search",
-        "message",
-        "server.store",
-    ] {
+    for table in ["shard_sets.t", "contexts.docs", "search", "server.store"] {
         let problems = check(toml(&format!("[{table}]\nx = 1")));
         let all = lines(&problems);
         assert!(
@@ -471,7 +464,7 @@ fn a_file_without_sources_is_named_by_the_warning() {
     let problems = check(toml("# nothing yet\n"));
     assert_eq!(
         lines(&problems),
-        "mainstay.toml: warning: sources: there is no source, so there is nothing to serve (add [sources.orders])"
+        "mainstay.toml: warning: sources: there is no source, so there is nothing to serve (add [sources.orders] for a database, or [services.compute] for a message service)"
     );
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use mainstay_config::{check, init_text};
 
-use super::given::{ORDERS, options};
+use super::given::{COMPUTE, ORDERS, options};
+use super::original;
 
 const YAML: &str = include_str!("mistakes.yaml");
 const JSON: &str = include_str!("mistakes.json");
@@ -105,6 +106,9 @@ fn mutated_files_in_each_format_never_panic_and_problems_stay_inside_the_file() 
         ("a.toml", init.as_str()),
         ("a.yaml", YAML),
         ("a.json", JSON),
+        ("a.toml", COMPUTE),
+        ("a.yaml", original::YAML),
+        ("a.json", original::JSON),
     ];
     let seed = 0x6d61_696e;
     let mut rng = Rng::with_seed(seed);

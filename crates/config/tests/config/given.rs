@@ -17,6 +17,7 @@ pub(crate) fn options(files: &[(&str, &str)]) -> LoadOptions {
         secrets: Arc::new(
             FixedSecrets::default()
                 .with_variable("ORDERS_PASSWORD", "hunter2-very-secret")
+                .with_variable("BROKER_PASSWORD", "carrot-very-secret")
                 .with_file("/run/secrets/orders", "from-a-file\n"),
         ),
         ..LoadOptions::default()
@@ -50,4 +51,25 @@ host = "db1.internal"
 role = "primary"
 [sources.orders.endpoints.b]
 host = "db2.internal"
+"#;
+
+/// A message service that is right, to put one thing into; its keys begin in line 2.
+pub(crate) const COMPUTE: &str = r#"
+[services.compute]
+identity = "org.fac.sys.sub.compute"
+capability_name = "Compute"
+strategy_group_order = ["primary", "standby"]
+[services.compute.brokers.main]
+protocol = "mqtt5"
+host = "127.0.0.1"
+[services.compute.operations.run]
+safety = "read"
+[services.compute.targets.a]
+group = "primary"
+destination = "org.fac.sys.sub.compute-a"
+operation_map = { run = "Compute.run" }
+[services.compute.targets.b]
+group = "standby"
+destination = "org.fac.sys.sub.compute-b"
+operation_map = { run = "Compute.run" }
 "#;

@@ -62,13 +62,19 @@ fn permitted(line: &str, problem: &mainstay_config::Problem) -> bool {
 }
 
 #[test]
-fn the_commented_example_of_a_server_is_valid_as_a_whole() {
+fn the_commented_examples_of_a_server_and_of_a_service_are_valid_as_a_whole() {
+    for first in ["#[sources.orders]", "#[services.compute]"] {
+        example_is_valid(first);
+    }
+}
+
+fn example_is_valid(first: &str) {
     let text = init_text();
-    let begin = text.find("#[sources.orders]").unwrap();
-    let end = begin + text[begin..].find("\n\n").unwrap();
+    let begin = text.find(first).expect("the example");
+    let end = begin + text[begin..].find("\n\n").expect("its end");
     let example: Vec<&str> = text[begin..end]
         .lines()
-        .map(|line| commented(line).unwrap())
+        .map(|line| commented(line).expect("a line of it"))
         .collect();
     let used = format!("{}{}{}", &text[..begin], example.join("\n"), &text[end..]);
     assert_eq!(lines(&check(toml(&used))), "");
