@@ -29,6 +29,22 @@ impl BrokerProtocol {
             BrokerProtocol::Amqp091 => 5672,
         }
     }
+
+    /// MQTT asks after silence; AMQP counts two of its heartbeats.
+    fn keep_alive(self) -> Duration {
+        match self {
+            BrokerProtocol::Mqtt5 => Duration::from_secs(30),
+            BrokerProtocol::Amqp091 => Duration::from_secs(10),
+        }
+    }
+
+    /// RabbitMQ may take seconds to answer a login while it starts.
+    fn connect_timeout(self) -> Duration {
+        match self {
+            BrokerProtocol::Mqtt5 => Duration::from_secs(5),
+            BrokerProtocol::Amqp091 => Duration::from_secs(10),
+        }
+    }
 }
 
 /// A broker, and how to log in there.
@@ -49,13 +65,19 @@ pub struct BrokerSettings {
     /// The client id (MQTT), the same after every start, so that the broker keeps what came meanwhile;
     /// `None`: made from the service's `caller`.
     pub client_id: Option<String>,
-    /// Signs of life between both ends at least so often. Default 30 s.
+    /// The durable topic exchange that everything goes through (AMQP). Default `intersect-messages`.
+    pub exchange: String,
+    /// Signs of life between both ends at least so often. Default 30 s for MQTT, 10 s for AMQP.
     pub keep_alive: Duration,
-    /// How long connecting and logging in may take. Default 5 s.
+    /// How long connecting and logging in may take. Default 5 s for MQTT, 10 s for AMQP.
     pub connect_timeout: Duration,
+    /// The longest wait before a connection is tried again. Default 5 s.
+    pub reconnect_max: Duration,
     /// Deliveries that may be unacknowledged at once (AMQP: prefetch, MQTT: receive maximum).
     /// Default 256.
     pub prefetch: u16,
+    /// Publications that may be unconfirmed at once. Default 1,024.
+    pub in_flight_max: u16,
     /// How long the broker keeps what comes while the connection is gone (MQTT). Default 1 h.
     pub session_expiry: Duration,
 }
@@ -71,16 +93,21 @@ pub(crate) struct BrokerDraft {
     password: Option<Secret>,
     vhost: Option<String>,
     client_id: Option<String>,
-    keep_alive: Duration,
-    connect_timeout: Duration,
+    exchange: Option<String>,
+    keep_alive: Option<Duration>,
+    connect_timeout: Option<Duration>,
+    reconnect_max: Duration,
     prefetch: u16,
+    in_flight_max: u16,
     session_expiry: Duration,
 }
 
-/// A connection that is lost is noticed within the time in which people get impatient.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Longer than a broker on another continent needs.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What the SDK calls it.
+const EXCHANGE: &str = "intersect-messages";
+/// A broker that comes back is found soon, and one that is down is not hammered.
+const RECONNECT_MAX: Duration = Duration::from_secs(5);
+/// More than a broker confirms in the time of a round trip.
+const IN_FLIGHT_MAX: u16 = 1024;
 /// More than one, so that a slow handler holds up no other delivery.
 const PREFETCH: u16 = 256;
 /// Long enough for a restart of either end, short enough not to fill a broker for ever.
@@ -89,6 +116,8 @@ const SESSION_EXPIRY: Duration = Duration::from_secs(3600);
 const KEEP_ALIVES: &str = "from 1s to 10min";
 const CONNECTS: &str = "from 10ms to 5min";
 const PREFETCHES: &str = "from 2 to 65535";
+const RECONNECTS: &str = "from 100ms to 5min";
+const IN_FLIGHT: &str = "from 1 to 32767";
 const EXPIRIES: &str = "from 1s to 30d";
 
 /// Every key of a broker.
@@ -131,36 +160,70 @@ pub(crate) const FIELDS: &[Field<BrokerDraft>] = &[
         |draft, value| some(&mut draft.vhost, filled(value.node)),
     ),
     Field::<BrokerDraft>::new(
+        "exchange",
+        "\"intersect-messages\"",
+        "the durable topic exchange that everything goes through (amqp091)",
+        |draft, value| some(&mut draft.exchange, short(value.node)),
+    ),
+    Field::<BrokerDraft>::new(
         "client_id",
         "\"compute-proxy\"",
         "the client id (mqtt5), one for each connection to a broker; default made from caller",
-        |draft, value| some(&mut draft.client_id, client_id(value.node)),
+        |draft, value| some(&mut draft.client_id, short(value.node)),
     ),
     Field::<BrokerDraft>::new(
         "keep_alive",
         "\"30s\"",
-        "a connection without a sign of life is lost",
-        |draft, value| put(&mut draft.keep_alive, keep_alive(value)),
+        "a connection without a sign of life is lost; default 30s for mqtt5, 10s for amqp091",
+        |draft, value| some(&mut draft.keep_alive, keep_alive(value)),
     )
     .bounds(KEEP_ALIVES),
     Field::<BrokerDraft>::new(
         "connect_timeout",
         "\"5s\"",
-        "for connecting and logging in",
+        "for connecting and logging in; default 5s for mqtt5, 10s for amqp091",
         |draft, value| {
             let bounds = Duration::from_millis(10)..=Duration::from_secs(300);
             let read = scalar::time(value.node).and_then(|time| within(time, bounds, CONNECTS));
-            put(&mut draft.connect_timeout, read)
+            some(&mut draft.connect_timeout, read)
         },
     )
     .bounds(CONNECTS),
     Field::<BrokerDraft>::new(
+        "reconnect_max",
+        "\"5s\"",
+        "the longest wait before a connection is tried again",
+        |draft, value| {
+            let bounds = Duration::from_millis(100)..=Duration::from_secs(300);
+            let read = scalar::time(value.node).and_then(|time| within(time, bounds, RECONNECTS));
+            put(&mut draft.reconnect_max, read)
+        },
+    )
+    .bounds(RECONNECTS),
+    Field::<BrokerDraft>::new(
         "prefetch",
         "256",
         "deliveries without an acknowledgement at once",
-        |draft, value| put(&mut draft.prefetch, prefetch(value.node)),
+        |draft, value| {
+            put(
+                &mut draft.prefetch,
+                number(value.node, 2, u16::MAX, PREFETCHES),
+            )
+        },
     )
     .bounds(PREFETCHES),
+    Field::<BrokerDraft>::new(
+        "in_flight_max",
+        "1024",
+        "publications without a confirmation at once",
+        |draft, value| {
+            put(
+                &mut draft.in_flight_max,
+                number(value.node, 1, 32_767, IN_FLIGHT),
+            )
+        },
+    )
+    .bounds(IN_FLIGHT),
     Field::<BrokerDraft>::new(
         "session_expiry",
         "\"1h\"",
@@ -176,7 +239,7 @@ pub(crate) const FIELDS: &[Field<BrokerDraft>] = &[
 
 /// Keys that say something to one protocol alone.
 const OF_MQTT: &[&str] = &["client_id", "session_expiry"];
-const OF_AMQP: &[&str] = &["vhost"];
+const OF_AMQP: &[&str] = &["vhost", "exchange"];
 
 fn protocol(node: &Node) -> Result<BrokerProtocol, Wrong> {
     let word = scalar::text(node)?;
@@ -194,7 +257,8 @@ fn protocol(node: &Node) -> Result<BrokerProtocol, Wrong> {
     BrokerProtocol::parse(&word).ok_or_else(|| "mqtt5 or amqp091".into())
 }
 
-fn client_id(node: &Node) -> Result<String, Wrong> {
+/// A name as both protocols take it.
+fn short(node: &Node) -> Result<String, Wrong> {
     let text = filled(node)?;
     match text.len() <= 128 {
         true => Ok(text),
@@ -207,9 +271,9 @@ fn keep_alive(value: Value<'_>) -> Result<Duration, Wrong> {
     within(scalar::time(value.node)?, bounds, KEEP_ALIVES)
 }
 
-fn prefetch(node: &Node) -> Result<u16, Wrong> {
-    let count = within(scalar::count(node)?, 2..=65_535, PREFETCHES)?;
-    u16::try_from(count).map_err(|_| Wrong::new("is out of bounds").hint(PREFETCHES))
+fn number(node: &Node, least: u16, most: u16, hint: &str) -> Result<u16, Wrong> {
+    let count = within(scalar::count(node)?, least.into()..=most.into(), hint)?;
+    u16::try_from(count).map_err(|_| Wrong::new("is out of bounds").hint(hint))
 }
 
 impl BrokerDraft {
@@ -223,9 +287,12 @@ impl BrokerDraft {
             password: None,
             vhost: None,
             client_id: None,
-            keep_alive: KEEP_ALIVE,
-            connect_timeout: CONNECT_TIMEOUT,
+            exchange: None,
+            keep_alive: None,
+            connect_timeout: None,
+            reconnect_max: RECONNECT_MAX,
             prefetch: PREFETCH,
+            in_flight_max: IN_FLIGHT_MAX,
             session_expiry: SESSION_EXPIRY,
         }
     }
@@ -252,6 +319,10 @@ impl BrokerDraft {
             }
         }
         let protocol = self.protocol?;
+        if protocol == BrokerProtocol::Amqp091 && !marks.has(&join(&at, "user")) {
+            let wrong = Wrong::new("no user, and amqp091 has no login without one");
+            findings.error(mark, join(base, &at), wrong.hint("user = \"mainstay\""));
+        }
         let foreign = match protocol {
             BrokerProtocol::Mqtt5 => OF_AMQP,
             BrokerProtocol::Amqp091 => OF_MQTT,
@@ -271,9 +342,12 @@ impl BrokerDraft {
             password: self.password.clone(),
             vhost: self.vhost.clone().unwrap_or_else(|| "/".to_owned()),
             client_id: self.client_id.clone(),
-            keep_alive: self.keep_alive,
-            connect_timeout: self.connect_timeout,
+            exchange: self.exchange.clone().unwrap_or_else(|| EXCHANGE.to_owned()),
+            keep_alive: self.keep_alive.unwrap_or(protocol.keep_alive()),
+            connect_timeout: self.connect_timeout.unwrap_or(protocol.connect_timeout()),
+            reconnect_max: self.reconnect_max,
             prefetch: self.prefetch,
+            in_flight_max: self.in_flight_max,
             session_expiry: self.session_expiry,
         })
     }

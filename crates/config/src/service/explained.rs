@@ -175,7 +175,10 @@ impl Lines<'_> {
         self.add("user", or_none(broker.user.as_ref()));
         self.add("password", or_none(broker.password.as_ref()));
         match broker.protocol {
-            BrokerProtocol::Amqp091 => self.add("vhost", broker.vhost.as_str()),
+            BrokerProtocol::Amqp091 => {
+                self.add("vhost", broker.vhost.as_str());
+                self.add("exchange", broker.exchange.as_str());
+            }
             BrokerProtocol::Mqtt5 => {
                 let id = broker.client_id.as_deref();
                 self.add("client_id", id.unwrap_or("(made from caller)"));
@@ -184,7 +187,9 @@ impl Lines<'_> {
         }
         self.add("keep_alive", time(broker.keep_alive));
         self.add("connect_timeout", time(broker.connect_timeout));
+        self.add("reconnect_max", time(broker.reconnect_max));
         self.add("prefetch", broker.prefetch.to_string());
+        self.add("in_flight_max", broker.in_flight_max.to_string());
     }
 
     fn operation(&mut self, operation: &OperationSettings) {

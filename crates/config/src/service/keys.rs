@@ -112,7 +112,8 @@ const FAILBACKS: &str = "from 0s to 24h";
 const MISSED: &str = "from 1 to 1000";
 const RETRIES: &str = "from 0 to 999";
 const OPEN: &str = "from 1 to 10000000";
-const BODIES: &str = "from 1KiB to 1GiB";
+/// RabbitMQ takes no larger ones.
+const BODIES: &str = "from 1KiB to 128MiB";
 const HEADERS: &str = "from 1KiB to 16MiB";
 
 /// Every key of `timeouts`; the examples are the defaults.
@@ -223,7 +224,7 @@ pub(crate) const LIMITS: &[Field<MessageLimits>] = &[
     )
     .bounds(OPEN),
     Field::<MessageLimits>::new("body_max", "\"64MiB\"", "a message's body", |all, value| {
-        put(&mut all.body_max, size(value.node, 1 << 30, BODIES))
+        put(&mut all.body_max, size(value.node, 128 << 20, BODIES))
     })
     .bounds(BODIES),
     Field::<MessageLimits>::new(

@@ -40,6 +40,7 @@ const SECONDS: &[&str] = &[
     "delay",
     "keep_alive",
     "connect_timeout",
+    "reconnect_max",
     "session_expiry",
 ];
 

@@ -49,11 +49,16 @@ fn brokers_are_known_and_say_what_their_protocol_knows() {
         ),
         (
             "protocol = \"mqtt5\"",
-            "protocol = \"amqp091\"\nclient_id = \"x\"\nsession_expiry = \"1min\"",
+            "protocol = \"amqp091\"\nuser = \"me\"\nclient_id = \"x\"\nsession_expiry = \"1min\"",
             &[
-                "8 error: .brokers.main.client_id: says nothing to amqp091",
-                "9 error: .brokers.main.session_expiry: says nothing to amqp091",
+                "9 error: .brokers.main.client_id: says nothing to amqp091",
+                "10 error: .brokers.main.session_expiry: says nothing to amqp091",
             ],
+        ),
+        (
+            "protocol = \"mqtt5\"",
+            "protocol = \"amqp091\"",
+            &["6 error: .brokers.main: no user, and amqp091 has no login without one"],
         ),
         (
             "protocol = \"mqtt5\"",

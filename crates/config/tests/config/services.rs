@@ -33,6 +33,7 @@ client_id = "compute"
 [services.compute.brokers.other]
 protocol = "amqp0.9.1"
 host = "rabbit"
+user = "mainstay"
 prefetch = 16
 [services.compute.timeouts]
 ack_timeout = "5s"
@@ -157,7 +158,15 @@ fn brokers_come_out_with_the_ports_of_their_protocols() {
         (BrokerProtocol::Amqp091, 5672)
     );
     assert_eq!((other.prefetch, other.vhost.as_str()), (16, "/"));
-    assert_eq!(other.user, None);
+    assert_eq!(other.exchange, "intersect-messages");
+    assert_eq!(
+        (main.keep_alive.as_secs(), other.keep_alive.as_secs()),
+        (30, 10)
+    );
+    assert_eq!(
+        (main.user.as_deref(), main.in_flight_max),
+        (Some("mainstay"), 1024)
+    );
 }
 
 #[test]
@@ -297,7 +306,9 @@ brokers.main.client_id = (made from caller) | default | default
 brokers.main.session_expiry = 1h | default | default
 brokers.main.keep_alive = 30s | default | default
 brokers.main.connect_timeout = 5s | default | default
+brokers.main.reconnect_max = 5s | default | default
 brokers.main.prefetch = 256 | default | default
+brokers.main.in_flight_max = 1024 | default | default
 operations.run.safety = read | [services.compute.operations.run] | mainstay.toml:10
 operations.run.kind = plain | default | default
 operations.run.ack_timeout = 5s | default | default
@@ -372,6 +383,12 @@ fn variables_and_changes_at_run_time_reach_the_keys_of_services() {
     assert_eq!((ack.value.as_str(), ack.layer.as_str()), ("7s", "runtime"));
     let identity = of("identity");
     assert_eq!(identity.origin, "MAINSTAY_SERVICES__COMPUTE__IDENTITY");
+}
+
+#[test]
+fn the_configuration_of_the_demo_is_valid() {
+    let text = include_str!("../../../../examples/intersect/mainstay.toml");
+    assert_eq!(lines(&check(toml(text))), "");
 }
 
 #[test]
