@@ -18,6 +18,7 @@ const POSTGRES: &str = "mainstay-postgres";
 const MYSQL: &str = "mainstay-mysql";
 const JOURNAL: &str = "mainstay-journal";
 const AMQP: &str = "mainstay-amqp";
+const MQTT: &str = "mainstay-mqtt";
 const SERVER: &str = "mainstay-server";
 /// A dev-dependency of anyone, a dependency of the stories and benchmarks only.
 const TESTKIT: &str = "mainstay-testkit";
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (MYSQL, &[ENGINE, SQL, TRANSPORT]),
     (AMQP, &[ENGINE, MESSAGE, TRANSPORT]),
     (JOURNAL, &[ENGINE, MESSAGE]),
+    (MQTT, &[ENGINE, MESSAGE, TRANSPORT]),
     (
         SERVER,
         &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL],

@@ -42,6 +42,11 @@ pub trait BrokerFixture: Send + Sync {
 
     /// Lets it go on (SIGCONT).
     fn thaw(&self);
+
+    /// Whether the broker tells of a persistent message that nobody takes.
+    fn tells_of_nobody(&self) -> bool {
+        true
+    }
 }
 
 macro_rules! broker_checks {

@@ -1,0 +1,7 @@
+//! The machine step by step, and against a model of a broker.
+
+mod bench;
+mod incoming;
+mod outgoing;
+mod simulation;
+mod timing;

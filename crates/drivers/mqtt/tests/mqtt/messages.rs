@@ -1,0 +1,62 @@
+//! What MQTT alone can say in a message.
+
+use mainstay_message::{Broker, Headers};
+use mainstay_testkit::mosquitto::MosquittoOptions;
+use mainstay_testkit::until;
+
+use super::world::{World, durable, message, publish, take};
+
+#[tokio::test]
+async fn headers_keep_their_order_and_stand_more_than_once() {
+    let world = World::new(MosquittoOptions::new()).await;
+    let client = world.up("headers").await;
+    let mut inbox = durable(&client, "a/b").await;
+    let pairs = [
+        ("b", "1"),
+        ("a", "2"),
+        ("b", "1"),
+        ("", "no name"),
+        ("no value", ""),
+        ("b", "3"),
+    ];
+    let mut sent = message("a/b", "");
+    sent.content_type = Some("".into());
+    sent.headers = pairs.into_iter().collect::<Headers>();
+    publish(&client, sent).await;
+    let got = take(&mut inbox).await;
+    assert_eq!(got.headers.iter().collect::<Vec<_>>(), pairs);
+    assert_eq!(got.content_type.as_deref(), Some(""), "there, and empty");
+    assert!(got.body.is_empty());
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_message_that_no_service_can_have_sent_is_refused_and_holds_nothing_up() {
+    let world = World::new(MosquittoOptions::new()).await;
+    let client = world.up("flood").await;
+    let mut inbox = durable(&client, "a/b").await;
+    let mut flood = message("a/b", "flood");
+    flood.headers = (0..2000).map(|n| (format!("h{n}"), "x")).collect();
+    publish(&client, flood).await;
+    publish(&client, message("a/b", "well")).await;
+    assert_eq!(take(&mut inbox).await.body, "well");
+    client.close().await;
+    // It was answered: it does not come again.
+    let again = world.up("flood").await;
+    let mut inbox = durable(&again, "a/b").await;
+    super::world::assert_silent(&mut inbox).await;
+    again.close().await;
+}
+
+#[tokio::test]
+async fn dropped_deliveries_are_unsubscribed_at_the_broker() {
+    let options = MosquittoOptions::new().setting("log_type", "all");
+    let world = World::new(options).await;
+    let client = world.up("leaver").await;
+    drop(durable(&client, "dropped/request").await);
+    until("the broker is told", async || {
+        world.broker.log_tail().contains("UNSUBSCRIBE")
+    })
+    .await;
+    client.close().await;
+}
