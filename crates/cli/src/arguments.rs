@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, demo, explain, init, key, query, serve, status};
+use crate::commands::{
+    check, completions, demo, explain, init, inject, key, query, serve, services, status,
+};
 use crate::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -17,10 +19,11 @@ Examples:
                                      each value in effect and where it came from
   mainstay query \"SELECT name, city FROM customers WHERE id = ?\" --param 7
   mainstay status --watch            sources and endpoints of a running server
+  mainstay services --jobs           message services, their targets and open jobs
 
 Exit codes: 0 all well, 1 it failed, 2 a configuration has errors, 64 wrong usage.";
 
-/// A resilience proxy for databases: one engine decides whom to call, how long to wait and whether a
+/// A resilience proxy for databases and message services: one engine decides whom to call, how long to wait and whether a
 /// second try is safe.
 #[derive(Debug, Parser)]
 #[command(name = "mainstay", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -43,6 +46,8 @@ pub(crate) enum Command {
     Explain(explain::Arguments),
     Query(query::Arguments),
     Status(status::Arguments),
+    Services(services::Arguments),
+    Inject(inject::Arguments),
     Demo(demo::Arguments),
     Key(key::Arguments),
     Completions(completions::Arguments),

@@ -32,7 +32,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<Exit> {
-    use commands::{check, completions, demo, explain, init, key, query, serve, status};
+    use commands::{
+        check, completions, demo, explain, init, inject, key, query, serve, services, status,
+    };
     match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
@@ -42,6 +44,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Serve(arguments) => wait_for(serve::run(arguments)),
         Command::Query(arguments) => wait_for(query::run(arguments)),
         Command::Status(arguments) => wait_for(status::run(arguments)),
+        Command::Services(arguments) => wait_for(services::run(arguments)),
+        Command::Inject(arguments) => inject::run(&arguments),
         #[cfg(unix)]
         Command::Start(arguments) => wait_for(commands::start::run(arguments)),
         #[cfg(unix)]

@@ -4,6 +4,7 @@
 mod drivers;
 mod folder;
 mod served;
+mod services;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,13 @@ use mainstay_engine::event::EventKind;
 use mainstay_engine::policy::AuditSink;
 use mainstay_engine::tasks::Tasks;
 use mainstay_engine::{Chance, Policy};
+use mainstay_message::Service;
 use mainstay_sql::{Database, SqlError};
 use parking_lot::Mutex;
 
 pub(crate) use served::Plan;
 pub use served::Served;
+pub use services::{ServedService, Services};
 
 /// Why sources could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +48,17 @@ pub enum AssemblyError {
         /// The endpoint.
         endpoint: String,
         /// What is wrong and what would be right.
+        message: String,
+    },
+    /// The store of jobs cannot be opened.
+    #[error(transparent)]
+    Jobs(#[from] mainstay_journal::JournalError),
+    /// A message service was refused.
+    #[error("services.{name}: {message}")]
+    Service {
+        /// The service.
+        name: String,
+        /// Why.
         message: String,
     },
     /// The source was refused as a whole.
@@ -155,6 +169,19 @@ impl AuditTrail {
         };
         // The files stay open for the other sources.
         drop(source.set_audit_sink(sink));
+    }
+
+    /// The same for a message service, whose policy stays as long as it runs.
+    fn attach_service(&self, service: &Service) {
+        let source = service.source();
+        let audit = &service.settings().policy.audit;
+        source.recent_audit().resize(audit.recent_max);
+        if audit.recent_max > 0 {
+            source.keep_recent_audit();
+        }
+        if audit.sink == AuditSink::File {
+            drop(source.set_audit_sink(Some(Arc::new(self.open()) as Arc<dyn Sink>)));
+        }
     }
 
     fn open(&self) -> FileSink {

@@ -31,7 +31,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::assembly::{Assembly, AssemblyError, Sources};
+use crate::assembly::{Assembly, AssemblyError, Services, Sources};
 use crate::keyring::Keyring;
 use crate::layers::{Layers, LayersError};
 use crate::problem::Problem;
@@ -174,10 +174,25 @@ impl Server {
                 return Err(StartError::Listen { address, source });
             }
         };
+        // Last: from here on callers of its services are answered.
+        let services = match Services::start(&configuration, sources.assembly()).await {
+            Ok(services) => services,
+            Err(error) => {
+                sources.close(Duration::ZERO).await;
+                background.shutdown(BACKGROUND_MAX).await;
+                return Err(error.into());
+            }
+        };
         if let Some(tls) = &tls {
             background.spawn(Tls::follow(Arc::clone(tls)));
         }
-        let app = App::new(layers, keyring, sources, chance, background.clone());
+        let app = App::new(
+            layers,
+            keyring,
+            (sources, services),
+            chance,
+            background.clone(),
+        );
         let app = Arc::new(app.with_tls(tls));
         let connections = Tasks::new();
         let stopping = app.stopping().clone();
@@ -264,6 +279,11 @@ impl Running {
         self.app.sources()
     }
 
+    /// The running message services.
+    pub fn services(&self) -> &Services {
+        self.app.services()
+    }
+
     /// Problems of the configuration that did not stand in the way.
     pub fn warnings(&self) -> &[ConfigurationProblem] {
         &self.warnings
@@ -302,7 +322,8 @@ impl Running {
         if requests > 0 || transactions > 0 {
             tracing::warn!(requests, transactions, "cut at the end");
         }
-        let drained = self.app.sources().close(left()).await;
+        let answered = self.app.services().close(left()).await;
+        let drained = self.app.sources().close(left()).await && answered;
         let running = self.background.shutdown(BACKGROUND_MAX).await;
         Ended {
             drained: finished && drained,

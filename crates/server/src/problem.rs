@@ -58,6 +58,9 @@ const CODES: &[Row] = &[
     ("unknown_endpoint", 404, "No such endpoint"),
     ("unknown_transaction", 404, "No such transaction"),
     ("unknown_key", 404, "No such key"),
+    ("unknown_service", 404, "No such message service"),
+    ("unknown_target", 404, "No such target"),
+    ("unknown_job", 404, "No such open job"),
     ("unknown_route", 404, "No such route"),
     (
         "method_not_allowed",

@@ -2,4 +2,4 @@
 
 mod prometheus;
 
-pub use prometheus::{Process, SourceReading, exposition};
+pub use prometheus::{Process, ServiceReading, SourceReading, exposition};

@@ -42,14 +42,95 @@ pub struct SourceReading {
     pub endpoints: Vec<(EndpointStatus, PoolStats)>,
 }
 
+/// Numbers of one message service.
+#[derive(Debug, Clone)]
+pub struct ServiceReading {
+    /// Its name.
+    pub name: Arc<str>,
+    /// First phases of requests by how they ended.
+    pub calls: Counts,
+    /// Its targets.
+    pub targets: Vec<EndpointStatus>,
+    /// Targets by whether new requests may go there.
+    pub usable: Vec<(Arc<str>, bool)>,
+    /// Brokers by whether they are connected.
+    pub brokers: Vec<(Arc<str>, bool)>,
+    /// Requests in their first phase.
+    pub requests_open: usize,
+    /// Accepted jobs that have not ended.
+    pub jobs_open: usize,
+    /// What it has counted.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
 /// Everything as one text, each series once.
-pub fn exposition(process: &Process, sources: &[SourceReading]) -> String {
+pub fn exposition(
+    process: &Process,
+    sources: &[SourceReading],
+    services: &[ServiceReading],
+) -> String {
     let mut text = Text::default();
     of_process(&mut text, process);
-    of_sources(&mut text, sources);
-    of_endpoints(&mut text, sources);
+    of_sources(&mut text, sources, services);
+    of_endpoints(&mut text, sources, services);
     of_pools(&mut text, sources);
+    if !services.is_empty() {
+        of_services(&mut text, services);
+    }
     text.0
+}
+
+fn of_services(text: &mut Text, services: &[ServiceReading]) {
+    let name = "mainstay_message_total";
+    text.family(name, "counter", "What message services counted, by kind.");
+    for service in services {
+        for (kind, count) in &service.counts {
+            text.sample(
+                name,
+                &[("source", &service.name), ("kind", kind)],
+                *count as f64,
+            );
+        }
+    }
+    type Read = fn(&ServiceReading) -> f64;
+    let gauges: [(&str, &str, Read); 2] = [
+        (
+            "mainstay_message_requests_open",
+            "Requests that are not acknowledged or answered yet.",
+            |service| service.requests_open as f64,
+        ),
+        (
+            "mainstay_message_jobs_open",
+            "Accepted jobs that have not ended.",
+            |service| service.jobs_open as f64,
+        ),
+    ];
+    for (name, help, read) in gauges {
+        text.family(name, "gauge", help);
+        for service in services {
+            text.sample(name, &[("source", &service.name)], read(service));
+        }
+    }
+    let name = "mainstay_message_broker_up";
+    text.family(name, "gauge", "1 while connected to the broker.");
+    for service in services {
+        for (broker, up) in &service.brokers {
+            let labels = [("source", &*service.name), ("broker", &**broker)];
+            text.sample(name, &labels, f64::from(u8::from(*up)));
+        }
+    }
+    let name = "mainstay_message_target_usable";
+    text.family(
+        name,
+        "gauge",
+        "1 unless others are preferred for new requests.",
+    );
+    for service in services {
+        for (target, usable) in &service.usable {
+            let labels = [("source", &*service.name), ("endpoint", &**target)];
+            text.sample(name, &labels, f64::from(u8::from(*usable)));
+        }
+    }
 }
 
 #[derive(Default)]
@@ -124,11 +205,14 @@ fn of_process(text: &mut Text, process: &Process) {
     }
 }
 
-fn of_sources(text: &mut Text, sources: &[SourceReading]) {
+fn of_sources(text: &mut Text, sources: &[SourceReading], services: &[ServiceReading]) {
     let name = "mainstay_calls_total";
     text.family(name, "counter", "Calls by how they ended.");
-    for source in sources {
-        let calls = &source.calls;
+    let of_sources = sources.iter().map(|source| (&source.name, &source.calls));
+    let of_services = services
+        .iter()
+        .map(|service| (&service.name, &service.calls));
+    for (source, calls) in of_sources.chain(of_services) {
         for (outcome, count) in [
             ("succeeded", calls.succeeded),
             ("failed", calls.failed),
@@ -137,7 +221,7 @@ fn of_sources(text: &mut Text, sources: &[SourceReading]) {
         ] {
             text.sample(
                 name,
-                &[("source", &source.name), ("outcome", outcome)],
+                &[("source", source), ("outcome", outcome)],
                 count as f64,
             );
         }
@@ -168,10 +252,10 @@ fn of_sources(text: &mut Text, sources: &[SourceReading]) {
     }
 }
 
-fn of_endpoints(text: &mut Text, sources: &[SourceReading]) {
+fn of_endpoints(text: &mut Text, sources: &[SourceReading], services: &[ServiceReading]) {
     let name = "mainstay_attempts_total";
     text.family(name, "counter", "Attempts by how they ended.");
-    each(sources, |source, status, _| {
+    members(sources, services, |source, status| {
         let stats = &status.stats;
         for (outcome, count) in [
             ("succeeded", stats.successes),
@@ -193,7 +277,7 @@ fn of_endpoints(text: &mut Text, sources: &[SourceReading]) {
         "gauge",
         "Time of attempts in the last minute by quantile.",
     );
-    each(sources, |source, status, _| {
+    members(sources, services, |source, status| {
         let stats = &status.stats;
         for (quantile, micros) in [
             ("0.5", stats.p50_us),
@@ -212,7 +296,7 @@ fn of_endpoints(text: &mut Text, sources: &[SourceReading]) {
     });
     let name = "mainstay_circuit_opened_total";
     text.family(name, "counter", "How often the circuit opened.");
-    each(sources, |source, status, _| {
+    members(sources, services, |source, status| {
         let labels = [("source", source), ("endpoint", status.endpoint.as_str())];
         text.sample(name, &labels, status.stats.circuit_opened as f64);
     });
@@ -308,6 +392,20 @@ fn of_pools(text: &mut Text, sources: &[SourceReading]) {
     });
 }
 
+/// Endpoints of sources and targets of services alike.
+fn members(
+    sources: &[SourceReading],
+    services: &[ServiceReading],
+    mut show: impl FnMut(&str, &EndpointStatus),
+) {
+    each(sources, |source, status, _| show(source, status));
+    for service in services {
+        for status in &service.targets {
+            show(&service.name, status);
+        }
+    }
+}
+
 fn each(sources: &[SourceReading], mut show: impl FnMut(&str, &EndpointStatus, &PoolStats)) {
     for source in sources {
         for (status, pool) in &source.endpoints {
@@ -338,7 +436,7 @@ mod tests {
             transactions_open: 0,
             endpoints: Vec::new(),
         };
-        let text = exposition(&process, &[source]);
+        let text = exposition(&process, &[source], &[]);
         assert!(text.contains("mainstay_uptime_seconds 1.5\n"), "{text}");
         assert!(
             text.contains("mainstay_http_answers_total{class=\"2xx\"} 3\n"),

@@ -24,7 +24,7 @@ use super::caller::Caller;
 use super::keys::{self, Rates};
 use super::openapi::openapi;
 use super::tls::Tls;
-use crate::assembly::{Served, Sources};
+use crate::assembly::{Served, ServedService, Services, Sources};
 use crate::keyring::Keyring;
 use crate::layers::Layers;
 use crate::problem::Problem;
@@ -37,6 +37,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct App {
     layers: Layers,
     sources: ArcSwap<Sources>,
+    services: Services,
     /// Rises with each exchange of a source.
     changed: watch::Sender<u64>,
     transactions: Transactions,
@@ -105,7 +106,7 @@ impl App {
     pub(super) fn new(
         layers: Layers,
         keyring: Keyring,
-        sources: Sources,
+        (sources, services): (Sources, Services),
         chance: Chance,
         tasks: Tasks,
     ) -> Self {
@@ -113,6 +114,7 @@ impl App {
             keyring,
             layers,
             sources: ArcSwap::from_pointee(sources),
+            services,
             changed: watch::Sender::new(0),
             transactions: Transactions::default(),
             chance,
@@ -162,6 +164,32 @@ impl App {
 
     pub(crate) fn sources(&self) -> Arc<Sources> {
         self.sources.load_full()
+    }
+
+    /// The message services.
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The message service of that name.
+    pub(super) fn service(&self, name: &str) -> Result<Arc<ServedService>, Problem> {
+        if let Some(served) = self.services.get(name) {
+            return Ok(Arc::clone(served));
+        }
+        let known: Vec<_> = self
+            .services
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .take(20)
+            .collect();
+        Err(Problem::new(
+            "unknown_service",
+            format!("there is no message service {name:?}"),
+            match known.is_empty() {
+                true => "none is configured; write [services.NAME]".to_owned(),
+                false => format!("services: {}", known.join(", ")),
+            },
+        ))
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
@@ -308,7 +336,13 @@ mod tests {
         let (tasks, chance) = (Tasks::new(), Chance::seeded(1));
         let sources = Assembly::build(&layers.configuration(), &tasks, &chance).unwrap();
         let keyring = Keyring::read(folder).unwrap();
-        App::new(layers, keyring, sources, chance, tasks)
+        App::new(
+            layers,
+            keyring,
+            (sources, Services::default()),
+            chance,
+            tasks,
+        )
     }
 
     #[tokio::test]

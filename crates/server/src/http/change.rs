@@ -89,6 +89,7 @@ impl App {
         let new = candidate.configuration.clone();
         let old = self.layers().configuration();
         restart_needed(&old, &new)?;
+        self.check_services(&new)?;
         let mut changed = compare(&old, &new);
         changed.warnings.clone_from(&candidate.warnings);
         let certificate = match (self.tls(), &new.server.tls) {
@@ -104,6 +105,7 @@ impl App {
             tls.exchange(fresh);
         }
         self.swap(&new, steps);
+        self.follow_services(&new);
         for (id, key) in &old.server.keys {
             let stays = new.server.keys.get(id);
             if stays.is_none_or(|stays| stays.sha256 != key.sha256) {
@@ -112,6 +114,42 @@ impl App {
         }
         changed.applied = true;
         Ok(changed)
+    }
+
+    /// Message services follow changes of their targets; everything else of them needs a restart.
+    fn check_services(&self, new: &Configuration) -> Result<(), Problem> {
+        let running = self.services();
+        let gone = running
+            .iter()
+            .map(|(name, _)| name)
+            .find(|name| !new.services().contains_key(*name));
+        let refused = gone.or_else(|| {
+            let others = new.services().iter().find(|(name, settings)| {
+                running
+                    .get(name)
+                    .is_none_or(|served| !served.can_follow(settings))
+            });
+            others.map(|(name, _)| name)
+        });
+        let Some(name) = refused else {
+            return Ok(());
+        };
+        Err(Problem::new(
+            "conflict",
+            format!("services.{name} cannot change while the program runs, but for its targets"),
+            "restart the program, or set the service back",
+        ))
+    }
+
+    fn follow_services(&self, new: &Configuration) {
+        for (name, served) in self.services().iter() {
+            let Some(settings) = new.services().get(name) else {
+                continue;
+            };
+            for problem in served.follow(settings) {
+                tracing::warn!(service = %name, %problem, "target not changed");
+            }
+        }
     }
 
     /// Makes everything that is new. Nothing of it is seen yet.

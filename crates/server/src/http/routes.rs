@@ -11,6 +11,7 @@ mod health;
 mod keys;
 mod observe;
 mod place;
+mod services;
 mod sources;
 mod transactions;
 
@@ -56,6 +57,7 @@ const OF_EVENTS: &[Param] = &[
     SOURCE,
     param("calls", "boolean", "also an event for each call that ends"),
 ];
+const OF_JOBS: &[Param] = &[param("limit", "integer", "jobs at most, from 1 to 1000")];
 const REFRESH: &[Param] = &[param("refresh", "boolean", "ask the database anew")];
 
 /// Every route; there is no other place where one could be added. Those that are called most come first.
@@ -142,6 +144,29 @@ pub(super) const ROUTES: &[Route] = &[
         .does("lets an isolated endpoint be tried").gives("EndpointStatus"),
     delete("/v1/sources/{source}/overrides", ADMIN, || routing::delete(admin::drop_source_overrides))
         .does("takes back what was changed of a source at run time").gives("Applied"),
+
+    get("/v1/services", READ, || routing::get(services::list))
+        .does("names the message services").gives("Services"),
+    get("/v1/services/{service}", READ, || routing::get(services::one))
+        .does("tells how a message service stands").gives("ServiceStatus"),
+    get("/v1/services/{service}/targets", READ, || routing::get(services::targets))
+        .does("tells how its targets stand").gives("Targets"),
+    post("/v1/services/{service}/targets", ADMIN, || routing::post(services::add))
+        .does("adds a target").takes("NewTarget").makes("TargetStatus"),
+    get("/v1/services/{service}/targets/{target}", READ, || routing::get(services::target))
+        .does("tells how a target stands").gives("TargetStatus"),
+    patch("/v1/services/{service}/targets/{target}", ADMIN, || routing::patch(services::patch))
+        .does("changes a target's weight").takes("ChangeTarget").gives("TargetStatus"),
+    delete("/v1/services/{service}/targets/{target}", ADMIN, || routing::delete(services::remove))
+        .does("takes a target out; its jobs go to others").gives("Removed"),
+    post("/v1/services/{service}/targets/{target}/drain", ADMIN, || routing::post(services::drain))
+        .does("gives a target no new requests; its jobs go on").gives("TargetStatus"),
+    post("/v1/services/{service}/targets/{target}/undrain", ADMIN, || routing::post(services::undrain))
+        .does("gives a target requests again").gives("TargetStatus"),
+    get("/v1/services/{service}/jobs", READ, || routing::get(services::jobs))
+        .does("names open jobs, the oldest first").with(OF_JOBS).gives("Jobs"),
+    get("/v1/services/{service}/jobs/{job}", READ, || routing::get(services::job))
+        .does("tells how an open job stands, by its id or key").gives("JobStatus"),
 
     get("/v1/admin/policy", ADMIN, || routing::get(admin::policy))
         .does("gives each effective setting with its layer").with(OF_POLICY).gives("Policy"),

@@ -55,7 +55,10 @@ pub(super) async fn events(
 ) -> Result<Response, Problem> {
     caller.holder.check_scope(params.source.as_deref())?;
     if let Some(name) = &params.source {
-        app.source(name)?;
+        // A message service has events as well.
+        if app.services().get(name).is_none() {
+            app.source(name)?;
+        }
     }
     let mut reading = Reading {
         params,
@@ -87,6 +90,7 @@ pub(super) async fn events(
 impl Reading {
     /// Subscribes to sources that are not followed yet.
     fn follow_new(&mut self) {
+        self.follow_services();
         let sources = self.app.sources();
         let wanted = |served: &&Arc<Served>| {
             let only = self.params.source.as_deref();
@@ -100,6 +104,22 @@ impl Reading {
                     false => source.events(),
                 };
                 self.parts.push(part(Arc::clone(served.name()), events));
+            }
+        }
+    }
+
+    /// Subscribes to message services, each of which has a source of the engine behind it.
+    fn follow_services(&mut self) {
+        for (name, served) in self.app.services().iter() {
+            let only = self.params.source.as_deref();
+            let wanted = only.is_none_or(|only| only == name);
+            if wanted && self.followed.insert(Arc::as_ptr(served) as usize) {
+                let source = served.service().source();
+                let events = match self.params.calls {
+                    true => source.events_with_calls(),
+                    false => source.events(),
+                };
+                self.parts.push(part(Arc::from(name.as_str()), events));
             }
         }
     }

@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use mainstay_engine::audit::AuditEntry;
 use mainstay_engine::source::EndpointStatus;
 use mainstay_engine::{CorrelationId, PoolStats};
-use mainstay_telemetry::{Process, SourceReading, exposition};
+use mainstay_message::{Service, TargetStatus};
+use mainstay_telemetry::{Process, ServiceReading, SourceReading, exposition};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -190,6 +191,11 @@ pub(super) async fn prometheus(
     caller.holder.check_scope(None)?;
     let sources = app.sources();
     let readings: Vec<SourceReading> = sources.iter().map(|served| reading(&app, served)).collect();
+    let services: Vec<ServiceReading> = app
+        .services()
+        .iter()
+        .map(|(_, served)| service_reading(served.service()))
+        .collect();
     let process = Process {
         uptime: app.uptime(),
         answers: app.counts().answers(),
@@ -198,10 +204,30 @@ pub(super) async fn prometheus(
         evicted_connections: app.counts().evicted_connections(),
         audit_dropped: sources.audit_files().map_or(0, |files| files.dropped()),
     };
-    let mut response = exposition(&process, &readings).into_response();
+    let mut response = exposition(&process, &readings, &services).into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     Ok(response)
+}
+
+fn service_reading(service: &Service) -> ServiceReading {
+    let status = service.status();
+    let usable =
+        |target: &TargetStatus| (Arc::clone(&target.name), !target.aside && !target.draining);
+    ServiceReading {
+        name: Arc::clone(service.name()),
+        calls: service.source().counts().read(),
+        targets: service.source().status(),
+        usable: status.targets.iter().map(usable).collect(),
+        brokers: status
+            .brokers
+            .iter()
+            .map(|it| (Arc::clone(&it.name), it.state == "up"))
+            .collect(),
+        requests_open: status.requests_open,
+        jobs_open: status.jobs_open,
+        counts: service.counts(),
+    }
 }
 
 fn reading(app: &App, served: &Served) -> SourceReading {
