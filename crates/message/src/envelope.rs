@@ -90,7 +90,7 @@ pub enum HeadFault {
 /// The headers of a request or reply, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Unique for each message; its text, as two texts of one id are two messages to nobody.
+    /// Unique for each message. Ids are in the form in which the SDK writes them.
     pub message_id: SmolStr,
     /// The caller's campaign.
     pub campaign_id: SmolStr,
@@ -243,8 +243,18 @@ fn malformed(name: &'static str, value: &str) -> HeadFault {
     }
 }
 
+/// An id as the SDK writes it anew, whatever form it came in.
 fn id(headers: &Headers, name: &'static str) -> Result<SmolStr, HeadFault> {
-    checked(headers, name, |text| Uuid::parse_str(text).is_ok())
+    let text = headers.get(name).ok_or(HeadFault::Missing(name))?;
+    match Uuid::parse_str(text) {
+        Ok(id) => Ok(written(id)),
+        Err(_) => Err(malformed(name, text)),
+    }
+}
+
+fn written(id: Uuid) -> SmolStr {
+    let mut text = Uuid::encode_buffer();
+    SmolStr::new(id.hyphenated().encode_lower(&mut text))
 }
 
 fn data_handler(headers: &Headers) -> Result<DataHandler, HeadFault> {
@@ -318,8 +328,7 @@ pub fn is_compatible(ours: &str, theirs: &str) -> bool {
 
 /// A fresh id.
 pub fn fresh_id() -> SmolStr {
-    let mut text = Uuid::encode_buffer();
-    SmolStr::new(Uuid::new_v4().hyphenated().encode_lower(&mut text))
+    written(Uuid::new_v4())
 }
 
 /// The time as the SDK writes it.

@@ -25,6 +25,7 @@ pub(crate) struct Request {
     pub fetched: bool,
     /// The broker at which it came, by its place among the fronts.
     pub front: usize,
+    pub front_name: Arc<str>,
     pub received_at_ms: i64,
     acknowledgements: Mutex<Acknowledgements>,
 }
@@ -41,7 +42,7 @@ impl Request {
         function: Arc<str>,
         operation: OperationSettings,
         message: StoredMessage,
-        front: usize,
+        (front, front_name): (usize, Arc<str>),
     ) -> Self {
         Request {
             id: head.message_id.clone(),
@@ -51,6 +52,7 @@ impl Request {
             message,
             fetched: false,
             front,
+            front_name,
             received_at_ms: jiff::Timestamp::now().as_millisecond(),
             acknowledgements: Mutex::default(),
         }
@@ -70,6 +72,7 @@ impl Request {
             },
             fetched: true,
             front: self.front,
+            front_name: Arc::clone(&self.front_name),
             received_at_ms: self.received_at_ms,
             acknowledgements: Mutex::new(kept),
         }
@@ -128,6 +131,7 @@ impl Request {
             job_key: None,
             replied: false,
             fetched: self.fetched,
+            front: Arc::clone(&self.front_name),
             received_at_ms: self.received_at_ms,
         }
     }

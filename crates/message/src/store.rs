@@ -68,6 +68,9 @@ pub struct Record {
     /// Whether the message's body is the object that the caller's message pointed to.
     #[serde(default)]
     pub fetched: bool,
+    /// The broker at which it came, by its name among those where callers are.
+    #[serde(default)]
+    pub front: Arc<str>,
     /// Milliseconds since 1970 when it came, for readers.
     pub received_at_ms: i64,
 }

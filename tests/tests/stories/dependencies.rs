@@ -40,7 +40,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (MQTT, &[ENGINE, MESSAGE, TRANSPORT]),
     (
         SERVER,
-        &[ENGINE, SQL, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL],
+        &[
+            ENGINE, SQL, MESSAGE, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL, JOURNAL, AMQP, MQTT,
+        ],
     ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),
     ("mainstay", &[ENGINE, MACROS, SQL, SQLITE, POSTGRES, MYSQL]),

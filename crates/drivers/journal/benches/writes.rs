@@ -95,6 +95,7 @@ fn changes(id: String) -> [Change; 3] {
         job_key: None,
         replied: false,
         fetched: false,
+        front: "main".into(),
         received_at_ms: 1_700_000_000_000,
     };
     let headers = [

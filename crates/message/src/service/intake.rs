@@ -75,7 +75,7 @@ impl Shared {
                     headers: delivery.headers,
                     body: delivery.body,
                 };
-                let request = Request::new(head, function, operation, message, front);
+                let request = Request::new(head, function, operation, message, self.front(front));
                 self.serve_new(Arc::new(request), acknowledgement);
             }
         }

@@ -53,7 +53,14 @@ impl Shared {
     fn request_of(&self, head: RequestHead, left: &Unfinished) -> Request {
         let function = Arc::clone(&left.record.function);
         let operation = self.settings.operation(&function);
-        let mut request = Request::new(head, function, operation, left.request.clone(), 0);
+        // One that is not there any more: the first is as good as any.
+        let fronts = &self.settings.fronts;
+        let front = fronts
+            .iter()
+            .position(|it| *it == left.record.front)
+            .unwrap_or(0);
+        let message = left.request.clone();
+        let mut request = Request::new(head, function, operation, message, self.front(front));
         request.fetched = left.record.fetched;
         request.received_at_ms = left.record.received_at_ms;
         request

@@ -56,13 +56,13 @@ impl Shared {
     pub(super) fn lifecycle_body(&self) -> Option<Bytes> {
         let mut said = self.schema.lock().said().cloned()?;
         if let Some(schema) = said.get_mut("schema") {
-            self.front(schema);
+            self.put_fronted_names(schema);
         }
         Some(said.to_string().into())
     }
 
     /// Puts the fronted name for a target's, in its schema.
-    fn front(&self, schema: &mut Value) {
+    fn put_fronted_names(&self, schema: &mut Value) {
         let title = schema.pointer_mut("/info/title");
         if let Some(title) = title {
             *title = self.settings.identity.as_str().into();

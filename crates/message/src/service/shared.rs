@@ -135,6 +135,14 @@ impl Shared {
         self.settings.spread == Spread::ActiveStandby
     }
 
+    /// A broker at which callers are, by its place, with its name.
+    pub(crate) fn front(&self, place: usize) -> (usize, Arc<str>) {
+        (
+            place,
+            self.settings.fronts.get(place).cloned().unwrap_or_default(),
+        )
+    }
+
     /// The targets as they are now.
     pub(super) fn targets(&self) -> Vec<Arc<Target>> {
         let snapshot = self.source.snapshot();

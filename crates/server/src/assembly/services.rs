@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay_amqp::{AmqpBroker, AmqpSettings};
 use mainstay_config::{BrokerProtocol, BrokerSettings, Configuration, ProxiedService};
 use mainstay_engine::Chance;
 use mainstay_engine::tasks::Tasks;
@@ -188,7 +189,10 @@ fn connect(
                 .map(|it| Arc::new(it) as Arc<dyn Broker>)
                 .map_err(|problem| wrong(&problem))
         }
-        BrokerProtocol::Amqp091 => Err(wrong(&"AMQP is not built in")),
+        BrokerProtocol::Amqp091 => {
+            let settings = amqp(broker, service);
+            Ok(Arc::new(AmqpBroker::connect(settings, tasks)))
+        }
     }
 }
 
@@ -207,6 +211,22 @@ fn mqtt(broker: &BrokerSettings, service: &ServiceSettings) -> MqttSettings {
     settings.session_expiry = broker.session_expiry;
     settings.receive_max = broker.prefetch;
     settings.packet_max = settings.packet_max.max(packet_max(service));
+    settings
+}
+
+fn amqp(broker: &BrokerSettings, service: &ServiceSettings) -> AmqpSettings {
+    /// Whom RabbitMQ lets in over loopback when nobody is named.
+    const GUEST: &str = "guest";
+    let user = broker.user.clone().unwrap_or_else(|| GUEST.to_owned());
+    let mut settings = AmqpSettings::new(&broker.host, user);
+    settings.port = broker.port;
+    settings.vhost.clone_from(&broker.vhost);
+    settings.password = password(broker);
+    settings.heartbeat = broker.keep_alive;
+    settings.connect_timeout = broker.connect_timeout;
+    settings.prefetch = broker.prefetch;
+    settings.body_max = settings.body_max.max(service.limits.body_max);
+    settings.connection_name = format!("mainstay {}", service.name);
     settings
 }
 

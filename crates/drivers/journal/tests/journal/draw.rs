@@ -55,6 +55,7 @@ fn record(rng: &mut Rng) -> Record {
         job_key: rng.bool().then(|| text(rng).into()),
         replied: rng.bool(),
         fetched: rng.bool(),
+        front: "main".into(),
         received_at_ms: rng.i64(..),
     }
 }

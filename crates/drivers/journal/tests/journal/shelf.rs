@@ -60,6 +60,7 @@ pub(crate) fn record(stage: Stage) -> Record {
         job_key: None,
         replied: false,
         fetched: false,
+        front: "main".into(),
         received_at_ms: 1_700_000_000_000,
     }
 }
