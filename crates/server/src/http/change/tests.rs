@@ -12,7 +12,7 @@ use mainstay_engine::Chance;
 use mainstay_engine::tasks::Tasks;
 
 use super::super::app::App;
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, Services};
 use crate::layers::Layers;
 
 /// A source `s`, which stays, and perhaps a source `t`, each with a file of its own.
@@ -47,7 +47,13 @@ async fn app(folder: &Path) -> Arc<App> {
     let (tasks, chance) = (Tasks::new(), Chance::seeded(1));
     let sources = Assembly::build(&layers.configuration(), &tasks, &chance).unwrap();
     let keyring = crate::keyring::Keyring::read(folder).unwrap();
-    Arc::new(App::new(layers, keyring, sources, chance, tasks))
+    Arc::new(App::new(
+        layers,
+        keyring,
+        (sources, Services::default()),
+        chance,
+        tasks,
+    ))
 }
 
 impl App {
