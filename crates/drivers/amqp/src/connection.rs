@@ -155,7 +155,8 @@ impl<'a> Connection<'a> {
     fn take(&mut self, message: Outgoing) {
         match self.session.is_up() {
             true => self.session.publish(message, &mut self.out),
-            false => refuse(message, None),
+            false if self.closing => refuse(message, PublishErrorKind::Closed),
+            false => refuse(message, PublishErrorKind::NotConnected { reason: None }),
         }
     }
 
@@ -243,7 +244,6 @@ impl<'a> Connection<'a> {
 }
 
 /// Gives a publication back of which nothing left.
-pub(crate) fn refuse(message: Outgoing, reason: Option<Arc<str>>) {
-    let kind = PublishErrorKind::NotConnected { reason };
-    let _ = message.reply.send(Err(PublishError::unsent(kind)));
+pub(crate) fn refuse(message: Outgoing, why: PublishErrorKind) {
+    let _ = message.reply.send(Err(PublishError::unsent(why)));
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_message::Link;
+use mainstay_message::{Link, PublishErrorKind};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -54,6 +54,10 @@ pub(crate) async fn keep(
         });
         let wait = sleep(waits.next());
         refusing(&shared, &mut queue, Some(&reason), wait).await;
+    }
+    queue.close();
+    while let Ok(message) = queue.try_recv() {
+        refuse(message, PublishErrorKind::Closed);
     }
 }
 
@@ -130,7 +134,9 @@ async fn refusing<T>(
         tokio::select! {
             biased;
             done = waited.as_mut() => return Some(done),
-            Some(message) = queue.recv() => refuse(message, reason.cloned()),
+            Some(message) = queue.recv() => {
+                refuse(message, PublishErrorKind::NotConnected { reason: reason.cloned() });
+            }
             () = shared.wake.notified() => {}
         }
     }

@@ -201,7 +201,8 @@ impl Session {
 
     /// Begins what is new of these subscriptions, and leaves those that nobody reads.
     pub(crate) fn follow(&mut self, subscriptions: &[Arc<Subscribed>], out: &mut Output) {
-        if !self.is_up() {
+        // Asked each time around, and nearly always nothing is new.
+        if !self.is_up() || subscriptions.len() == self.consumers.len() {
             return;
         }
         for subscription in subscriptions {

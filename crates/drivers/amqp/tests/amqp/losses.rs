@@ -167,5 +167,11 @@ async fn an_alarm_of_the_broker_is_told_and_holds_publications_back() {
         broker.publish(message("a/b", "body")),
     );
     assert!(second.await.is_err(), "it waits");
-    timeout(PATIENCE, broker.close()).await.unwrap();
+    let third = broker.publish(message("a/b", "body"));
+    let (third, ()) = tokio::join!(timeout(PATIENCE, third), broker.close());
+    let error = third.unwrap().unwrap_err();
+    assert_eq!(
+        (error.sent, error.kind),
+        (Sent::No, PublishErrorKind::Closed)
+    );
 }
