@@ -19,6 +19,7 @@ const MYSQL: &str = "mainstay-mysql";
 const JOURNAL: &str = "mainstay-journal";
 const AMQP: &str = "mainstay-amqp";
 const MQTT: &str = "mainstay-mqtt";
+const OBJECTS: &str = "mainstay-objects";
 const SERVER: &str = "mainstay-server";
 /// A dev-dependency of anyone, a dependency of the stories and benchmarks only.
 const TESTKIT: &str = "mainstay-testkit";
@@ -38,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (AMQP, &[ENGINE, MESSAGE, TRANSPORT]),
     (JOURNAL, &[ENGINE, MESSAGE]),
     (MQTT, &[ENGINE, MESSAGE, TRANSPORT]),
+    (OBJECTS, &[ENGINE, MESSAGE, TRANSPORT]),
     (
         SERVER,
         &[
