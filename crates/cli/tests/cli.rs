@@ -14,6 +14,8 @@ mod demo;
 mod docs;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/intersect.rs"]
+mod intersect;
 #[path = "cli/keys.rs"]
 mod keys;
 #[path = "cli/pages.rs"]

@@ -1,5 +1,6 @@
 //! One try at one target: forward the request, wait for its reply, and say what it means.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +9,12 @@ use bytes::Bytes;
 use mainstay_engine::{
     Attempt, Blame, CallError, Category, Failure, Operation, Outcome, Route, Sent, Severity,
 };
+use parking_lot::Mutex;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use crate::broker::{Link, Publication, PublishError, PublishErrorKind};
-use crate::envelope::{DataHandler, forwarded_headers, fresh_id, name};
+use crate::broker::{Headers, Link, Publication, PublishError, PublishErrorKind};
+use crate::envelope::{DataHandler, RequestHead, forwarded_headers, fresh_id, name};
 use crate::object::{Object, ObjectError, ObjectPlace};
 use crate::pending::Reply;
 use crate::refusal::{self, Meaning};
@@ -22,6 +24,31 @@ use crate::target::{OpenAttempt, Target};
 
 use super::serve::{Driven, beside};
 use super::shared::Shared;
+
+/// An error reply of a target.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrorReply {
+    pub head: RequestHead,
+    pub headers: Headers,
+    pub content_type: Option<SmolStr>,
+    pub body: Bytes,
+    pub meaning: Meaning,
+    /// The target's own name of the operation.
+    pub operation: Arc<str>,
+}
+
+impl ErrorReply {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+}
+
+/// A request that no target acknowledged.
+pub(crate) struct Undriven {
+    pub error: CallError<AttemptError>,
+    /// The last error that a target answered with, if any did: it says more than the silence of another.
+    pub refused: Option<Box<ErrorReply>>,
+}
 
 /// Why a try gave no good reply.
 #[derive(Debug)]
@@ -37,11 +64,7 @@ pub(crate) enum AttemptError {
         unlinked: bool,
     },
     /// The target answered with an error.
-    Refused {
-        reply: Box<Reply>,
-        meaning: Meaning,
-        operation: Arc<str>,
-    },
+    Refused(Box<ErrorReply>),
     /// The target answered, and not with what acknowledges.
     NotAcknowledged,
     /// The argument could not be put where the target reads it.
@@ -75,7 +98,7 @@ impl fmt::Display for AttemptError {
             AttemptError::NoReply { waited, .. } => {
                 write!(f, "no acknowledgement within {waited:?}")
             }
-            AttemptError::Refused { reply, .. } => write!(f, "error reply: {}", reply.text()),
+            AttemptError::Refused(reply) => write!(f, "error reply: {}", reply.text()),
             AttemptError::NotAcknowledged => {
                 f.write_str("its reply does not acknowledge the request")
             }
@@ -108,7 +131,9 @@ impl AttemptError {
                 failure(Category::Timeout).blame(Blame::Us)
             }
             AttemptError::NoReply { .. } => failure(Category::Timeout),
-            AttemptError::Refused { meaning, .. } => failure(meaning.category).sent(meaning.sent),
+            AttemptError::Refused(reply) => {
+                failure(reply.meaning.category).sent(reply.meaning.sent)
+            }
             AttemptError::NotAcknowledged => failure(Category::Transient),
             AttemptError::Object(_) => failure(Category::Transient).blame(Blame::Us).sent(Sent::No),
             AttemptError::NotWritten => failure(Category::Endpoint).blame(Blame::Us).sent(Sent::No),
@@ -123,9 +148,10 @@ impl AttemptError {
                 PublishErrorKind::Unroutable { .. } | PublishErrorKind::Refused { .. }
             ),
             AttemptError::NoReply { busy, unlinked, .. } => !busy && !unlinked,
-            AttemptError::Refused { meaning, .. } => {
-                matches!(meaning.category, Category::Transient | Category::Endpoint)
-            }
+            AttemptError::Refused(reply) => matches!(
+                reply.meaning.category,
+                Category::Transient | Category::Endpoint
+            ),
             AttemptError::NotAcknowledged => true,
             AttemptError::Object(_) | AttemptError::NotWritten => false,
         }
@@ -145,7 +171,7 @@ impl Shared {
         self: &Arc<Self>,
         request: &Arc<Request>,
         tried: &[Arc<str>],
-    ) -> Result<Driven, CallError<AttemptError>> {
+    ) -> Result<Driven, Undriven> {
         let operation = Operation::new(Arc::clone(&request.function), request.operation.safety)
             .declared(request.operation.safety_declared);
         let fits = |placed: &mainstay_engine::endpoint::Placed<Arc<Target>>| {
@@ -162,12 +188,25 @@ impl Shared {
             tracks: true,
             ..Route::default()
         };
-        let work = |attempt: Attempt<Arc<Target>>| self.attempt(request, tried, attempt);
+        let refused = Mutex::new(None);
+        let work = |attempt: Attempt<Arc<Target>>| {
+            let refused = &refused;
+            async move {
+                let result = self.attempt(request, tried, attempt).await;
+                if let Err(AttemptError::Refused(reply)) = &result {
+                    *refused.lock() = Some(reply.clone());
+                }
+                result
+            }
+        };
         let done = self
             .source
             .call_on(&operation, route, &classify, work)
-            .await?;
-        Ok(done.value)
+            .await;
+        done.map(|done| done.value).map_err(|error| Undriven {
+            error,
+            refused: refused.into_inner(),
+        })
     }
 
     async fn attempt(
@@ -341,11 +380,14 @@ impl Try<'_> {
             it.acknowledge();
         }
         Err(match judged {
-            Judged::Refused(meaning) => AttemptError::Refused {
-                reply: Box::new(reply),
+            Judged::Refused(meaning) => AttemptError::Refused(Box::new(ErrorReply {
+                head: reply.head,
+                headers: reply.delivery.headers,
+                content_type: reply.delivery.content_type,
+                body: reply.delivery.body,
                 meaning,
                 operation: Arc::clone(operation),
-            },
+            })),
             Judged::NotAcknowledged => AttemptError::NotAcknowledged,
         })
     }

@@ -241,8 +241,8 @@ impl Shared {
                 self.counts.jobs_redriven.add();
                 self.accept(request, driven, false).await;
             }
-            Err(error) => {
-                let reason = format!("no other target took it over: {error}");
+            Err(undriven) => {
+                let reason = format!("no other target took it over: {}", undriven.error);
                 self.fail_job(&request.id, reason, false).await;
             }
         }

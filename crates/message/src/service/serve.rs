@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mainstay_engine::{CallError, CallErrorKind, Marks, Stopped};
+use mainstay_engine::{CallErrorKind, Marks, Stopped};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::request::{Request, publication, responses_of};
 use crate::store::{Change, Record, Stage, StoredMessage};
 use crate::target::OpenJob;
 
-use super::attempt::AttemptError;
+use super::attempt::{AttemptError, ErrorReply, Undriven};
 use super::intake::InFirstPhase;
 use super::shared::Shared;
 
@@ -108,37 +108,30 @@ impl Shared {
     }
 
     /// The answer to a request that no target acknowledged.
-    fn answer_of(&self, request: &Request, error: CallError<AttemptError>) -> Answer {
+    fn answer_of(&self, request: &Request, undriven: Undriven) -> Answer {
         let operation = &request.head.operation_id;
-        let parts = error.into_parts();
+        let parts = undriven.error.into_parts();
         let text = match parts.kind {
+            CallErrorKind::Failed {
+                failure,
+                stopped: Stopped::NotSafe,
+                error,
+                ..
+            } if !matches!(error, Some(AttemptError::Refused(_))) => {
+                refusal::outcome_unknown(operation, &failure.message)
+            }
+            // As the service itself would answer.
+            CallErrorKind::Failed { .. } if let Some(reply) = undriven.refused => {
+                return relayed(request, Told::error(&reply));
+            }
             CallErrorKind::Rejected(rejection) => {
                 let message = rejection.message;
                 refusal::unavailable(operation, &format!("No target could be asked: {message}."))
             }
-            CallErrorKind::Failed {
-                error:
-                    Some(AttemptError::Refused {
-                        reply, operation, ..
-                    }),
-                ..
-            } => {
-                return relayed(request, &reply, &operation);
-            }
-            CallErrorKind::Failed {
-                failure,
-                stopped: Stopped::NotSafe,
-                ..
-            } => refusal::outcome_unknown(operation, &failure.message),
             CallErrorKind::Failed { failure, .. } => {
-                let tried: Vec<_> = parts
-                    .attempts
-                    .iter()
-                    .map(|it| it.endpoint.to_string())
-                    .collect();
-                let tried = tried.join(", ");
-                let message = failure.message;
-                let reason = format!("Tried {tried}: {message}.");
+                let tried = parts.attempts.iter().map(|it| it.endpoint.to_string());
+                let tried = tried.collect::<Vec<_>>().join(", ");
+                let reason = format!("Tried {tried}: {}.", failure.message);
                 refusal::unavailable(operation, &reason)
             }
             CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. } => {
@@ -155,7 +148,7 @@ impl Shared {
         mut reply: Reply,
         operation: &str,
     ) {
-        let answer = relayed(request, &reply, operation);
+        let answer = relayed(request, Told::reply(&reply, operation));
         self.answer(request, answer).await;
         if let Some(it) = reply.take_acknowledgement() {
             it.acknowledge();
@@ -238,7 +231,7 @@ impl Shared {
             return;
         };
         let key = request.job_key().or_else(|| self.key_of(request, &reply));
-        let answer = relayed(request, &reply, &operation);
+        let answer = relayed(request, Told::reply(&reply, &operation));
         let stored = stored(request, answer).filter(|_| replies);
         let record = {
             let mut jobs = self.jobs.lock();
@@ -466,20 +459,50 @@ impl Shared {
 #[error("{0}")]
 struct FetchError(String);
 
+/// What a target said, and by which name it knows the operation.
+struct Told<'a> {
+    has_error: bool,
+    headers: &'a Headers,
+    content_type: &'a Option<SmolStr>,
+    body: &'a Bytes,
+    operation: &'a str,
+}
+
+impl<'a> Told<'a> {
+    fn reply(reply: &'a Reply, operation: &'a str) -> Self {
+        Told {
+            has_error: reply.head.has_error,
+            headers: &reply.delivery.headers,
+            content_type: &reply.delivery.content_type,
+            body: &reply.delivery.body,
+            operation,
+        }
+    }
+
+    fn error(reply: &'a ErrorReply) -> Self {
+        Told {
+            has_error: reply.head.has_error,
+            headers: &reply.headers,
+            content_type: &reply.content_type,
+            body: &reply.body,
+            operation: &reply.operation,
+        }
+    }
+}
+
 /// A target's reply as its caller gets it.
-fn relayed(request: &Request, reply: &Reply, operation: &str) -> Answer {
+fn relayed(request: &Request, told: Told<'_>) -> Answer {
     let fronted = request.head.operation_id.as_str();
-    let body = &reply.delivery.body;
     // Texts of errors name the operation that was called.
-    let body = match reply.head.has_error && operation != fronted {
-        true => String::from_utf8_lossy(body)
-            .replace(operation, fronted)
+    let body = match told.has_error && told.operation != fronted {
+        true => String::from_utf8_lossy(told.body)
+            .replace(told.operation, fronted)
             .into(),
-        false => body.clone(),
+        false => told.body.clone(),
     };
     Answer {
-        headers: relayed_reply_headers(&reply.delivery.headers, &request.head),
-        content_type: reply.delivery.content_type.clone(),
+        headers: relayed_reply_headers(told.headers, &request.head),
+        content_type: told.content_type.clone(),
         body,
     }
 }

@@ -85,14 +85,14 @@ impl Shared {
                 self.counts.jobs_redriven.add();
                 self.accept(&request, driven, false).await;
             }
-            Err(error) => {
-                let parts = error.into_parts();
+            Err(undriven) => {
+                let parts = undriven.error.into_parts();
                 let why = match parts.kind {
                     CallErrorKind::Rejected(rejection) => rejection.message,
                     CallErrorKind::Failed {
-                        error: Some(AttemptError::Refused { reply, .. }),
+                        error: Some(AttemptError::Refused(reply)),
                         ..
-                    } => reply.text(),
+                    } => reply.text().into_owned(),
                     CallErrorKind::Failed { failure, .. } => failure.message.into_owned(),
                     CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. } => String::new(),
                 };

@@ -1,0 +1,8 @@
+//! The program in front of services of the unmodified Python SDK, on real brokers.
+
+#[path = "intersect/sameness.rs"]
+mod sameness;
+#[path = "intersect/walk.rs"]
+mod walk;
+#[path = "intersect/world.rs"]
+mod world;
