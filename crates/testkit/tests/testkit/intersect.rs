@@ -3,6 +3,7 @@ use std::time::Duration;
 use mainstay_testkit::intersect::{BrokerLogin, IntersectPrograms};
 use mainstay_testkit::mosquitto::{Mosquitto, MosquittoOptions, PASSWORD, USER};
 use mainstay_testkit::python::{PythonEnvironment, PythonProgram};
+use mainstay_testkit::rabbitmq::{RabbitmqOptions, RabbitmqServer};
 use mainstay_testkit::s3::S3Server;
 use serde_json::{Value, json};
 
@@ -13,9 +14,18 @@ const WORKER: &str = "org.fac.sys.sub.worker";
 
 async fn on_mosquitto() -> (Mosquitto, IntersectPrograms) {
     let broker = Mosquitto::start(MosquittoOptions::new()).await.unwrap();
-    let environment = PythonEnvironment::find().await.unwrap();
     let login = BrokerLogin::mqtt(broker.port(), USER, PASSWORD);
-    (broker, IntersectPrograms::new(environment, login))
+    (broker, programs(login).await)
+}
+
+async fn on_rabbitmq() -> (RabbitmqServer, IntersectPrograms) {
+    let broker = RabbitmqServer::start(RabbitmqOptions::new()).await.unwrap();
+    let login = BrokerLogin::amqp(broker.port(), "guest", "guest");
+    (broker, programs(login).await)
+}
+
+async fn programs(login: BrokerLogin) -> IntersectPrograms {
+    IntersectPrograms::new(PythonEnvironment::find().await.unwrap(), login)
 }
 
 async fn worker(programs: &IntersectPrograms) -> PythonProgram {
@@ -31,14 +41,30 @@ async fn client(programs: &IntersectPrograms, events: &[&str]) -> PythonProgram 
 }
 
 async fn ask(client: &PythonProgram, operation: &str, payload: Value) -> Value {
-    let request = json!({"operation": format!("Compute.{operation}"), "payload": payload});
+    let operation = format!("Compute.{operation}");
+    let request = json!({"operation": operation, "payload": payload});
     client.say(&request.to_string()).unwrap();
-    client.named("reply", WITHIN).await.unwrap()
+    client
+        .event(WITHIN, &operation, |it| {
+            it["event"] == "reply" && it["operation"] == operation.as_str()
+        })
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
-async fn a_client_of_the_sdk_is_answered_by_a_worker_that_comes_back_after_a_kill() {
+async fn on_mqtt_a_client_is_answered_by_a_worker_that_comes_back_after_a_kill() {
     let (_broker, programs) = on_mosquitto().await;
+    calls_and_a_kill(&programs).await;
+}
+
+#[tokio::test]
+async fn on_amqp_a_client_is_answered_by_a_worker_that_comes_back_after_a_kill() {
+    let (_broker, programs) = on_rabbitmq().await;
+    calls_and_a_kill(&programs).await;
+}
+
+async fn calls_and_a_kill(programs: &IntersectPrograms) {
     let folder = tempfile::tempdir().unwrap();
     let counted = folder.path().join("counted");
     let worker = programs
@@ -47,7 +73,7 @@ async fn a_client_of_the_sdk_is_answered_by_a_worker_that_comes_back_after_a_kil
         .start()
         .unwrap();
     worker.named("started", START).await.unwrap();
-    let client = client(&programs, &["org.fac.sys.sub.worker:Compute:job_result"]).await;
+    let client = client(programs, &["org.fac.sys.sub.worker:Compute:job_result"]).await;
 
     let reply = ask(&client, "add", json!({"a": 1, "b": 2})).await;
     assert_eq!(
@@ -74,6 +100,8 @@ async fn a_client_of_the_sdk_is_answered_by_a_worker_that_comes_back_after_a_kil
     }
 
     assert_eq!(ask(&client, "increment", json!("a")).await["payload"], 1);
+    // On AMQP a call is acknowledged after its reply, before the next one comes. What is not acknowledged runs again.
+    assert_eq!(ask(&client, "ready", Value::Null).await["payload"], true);
     worker.kill9().await.unwrap();
     worker.start_again().unwrap();
     worker.named("started", START).await.unwrap();
@@ -83,8 +111,18 @@ async fn a_client_of_the_sdk_is_answered_by_a_worker_that_comes_back_after_a_kil
 }
 
 #[tokio::test]
-async fn a_worker_fails_and_hangs_as_its_file_says() {
+async fn on_mqtt_a_worker_fails_and_hangs_as_its_file_says() {
     let (_broker, programs) = on_mosquitto().await;
+    faults(programs).await;
+}
+
+#[tokio::test]
+async fn on_amqp_a_worker_fails_and_hangs_as_its_file_says() {
+    let (_broker, programs) = on_rabbitmq().await;
+    faults(programs).await;
+}
+
+async fn faults(programs: IntersectPrograms) {
     let faults = tempfile::tempdir().unwrap();
     let inject = |fault: &str| std::fs::write(faults.path().join("worker"), fault).unwrap();
     let programs = programs.faults(faults.path());
@@ -134,27 +172,21 @@ async fn a_worker_fails_and_hangs_as_its_file_says() {
 }
 
 #[tokio::test]
-async fn what_a_service_answers_is_recorded_the_same_each_time() {
-    let (_broker, programs) = on_mosquitto().await;
+async fn what_a_service_answers_is_the_same_on_both_brokers_and_each_time() {
     let environment = PythonEnvironment::find().await.unwrap();
     let store = S3Server::start(&environment).await.unwrap();
-    let programs = programs.store(store.port());
-    let worker = programs
-        .worker(WORKER)
-        .arguments(["--forbid", "guarded"])
-        .start()
-        .unwrap();
-    worker.named("started", START).await.unwrap();
-    let first = recorded(&programs).await;
-    let second = recorded(&programs).await;
-    assert_eq!(first, second);
+    let (_mosquitto, on_mqtt) = on_mosquitto().await;
+    let (_rabbitmq, on_amqp) = on_rabbitmq().await;
+    let on_mqtt = recorded(&on_mqtt.store(store.port()), 2).await;
+    let on_amqp = recorded(&on_amqp.store(store.port()), 1).await;
+    assert_eq!(on_mqtt[0], on_mqtt[1]);
+    assert_eq!(on_mqtt[0], on_amqp[0]);
 
-    let cases = first["cases"].as_array().unwrap();
+    let cases = on_mqtt[0]["cases"].as_array().unwrap();
     let replies = |name: &str| {
         let case = cases.iter().find(|case| case["case"] == name);
-        case.unwrap_or_else(|| panic!("no case {name}"))["replies"]
-            .as_array()
-            .unwrap()
+        let case = case.unwrap_or_else(|| panic!("no case {name}"));
+        case["replies"].as_array().unwrap()
     };
     assert_eq!(replies("plain")[0]["body"]["text"], "3.5");
     assert_eq!(replies("not available")[0]["content_type"], "text/plain");
@@ -163,14 +195,21 @@ async fn what_a_service_answers_is_recorded_the_same_each_time() {
     assert!(cases.len() > 80, "{}", cases.len());
 }
 
-async fn recorded(programs: &IntersectPrograms) -> Value {
-    let comparison = programs
-        .comparison(WORKER)
-        .argument("--guarded")
-        .start()
-        .unwrap();
-    let code = comparison.ended(START).await.unwrap();
-    let output = comparison.lines().unwrap().join("\n");
-    assert_eq!(code, 0, "{output}");
-    serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error}: {output}"))
+/// What a worker answers so many times, without the name of the broker's kind.
+async fn recorded(programs: &IntersectPrograms, times: usize) -> Vec<Value> {
+    let worker = programs.worker(WORKER).arguments(["--forbid", "guarded"]);
+    let worker = worker.start().unwrap();
+    worker.named("started", START).await.unwrap();
+    let mut records = Vec::new();
+    for _ in 0..times {
+        let comparison = programs.comparison(WORKER).argument("--guarded");
+        let comparison = comparison.start().unwrap();
+        let code = comparison.ended(START).await.unwrap();
+        let output = comparison.lines().unwrap().join("\n");
+        assert_eq!(code, 0, "{output}");
+        let mut record: Value = serde_json::from_str(&output).unwrap();
+        record.as_object_mut().unwrap().remove("broker");
+        records.push(record);
+    }
+    records
 }
