@@ -7,11 +7,18 @@
 //! as MQTT demands when the connection breaks in between.
 //!
 //! It speaks the protocol itself. Of the clients that there are, each lacks something that the port
-//! promises: rumqttc 0.25 forgets at a reconnect which messages it has taken (each comes twice), sends
-//! unfinished publications into a new session, and tells nobody when one is done; its successor
-//! rumqttc-v5-next gives repeated messages out again; mqtt5 0.49 acknowledges before anybody has seen
-//! a message; mqtt-protocol-core 0.7 acknowledges a repeated message that nobody has acknowledged;
-//! ntex-mqtt brings a runtime of its own. Their codecs make two strings of each header and copy each body.
+//! promises:
+//!
+//! - rumqttc 0.25 forgets at a reconnect which messages it has taken, so that each comes twice; drops
+//!   unfinished publications when the session is gone, and tells nobody what became of one;
+//! - rumqttc-v5-next 0.34 gives a message that its receiver still holds out again, and swallows another one
+//!   whose identifier a broker uses again that was killed and goes on from an older state;
+//! - mqtt5 0.49 sends acknowledgements in the order in which the messages came only, so that one that is held
+//!   holds up all; refuses, instead of getting again, what is dropped; starts tasks that nobody can end;
+//! - mqtt-protocol-core 0.7 acknowledges by itself a repeated message that no receiver has acknowledged;
+//! - ntex-mqtt brings a runtime of its own.
+//!
+//! Their codecs make two strings of each header, or copy each body, or both.
 //!
 //! - `wire`: packets, to and from bytes.
 //! - `session`: what MQTT remembers and answers, without sockets and clocks.

@@ -149,6 +149,7 @@ impl Session {
         {
             // Unacknowledged, it comes again to whoever subscribes.
             self.stalled = None;
+            self.listen(now);
         }
     }
 
@@ -367,6 +368,8 @@ impl Session {
         self.flights.lose(self.out.written(), reason);
         self.receipts.lose();
         self.unclaimed.clear();
+        // It comes again, or is of those that end with their connection.
+        self.stalled = None;
         self.subscriptions.lose();
         self.out.clear();
     }

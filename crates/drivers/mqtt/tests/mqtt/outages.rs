@@ -1,19 +1,43 @@
 //! Brokers that die in the middle of traffic.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use mainstay_engine::Sent;
 use mainstay_message::Broker;
 use mainstay_testkit::mosquitto::MosquittoOptions;
-use tokio::time::{Instant, timeout};
+use mainstay_testkit::until;
+use tokio::time::timeout;
 
 use super::world::{PATIENCE, World, await_up, durable, message, publish, take};
 
-/// A killed broker goes on from what it had written: it writes after each round of its loop, so that what
-/// began this long before its end may be undone. That is the broker's, and counted apart.
-const UNWRITTEN: Duration = Duration::from_millis(500);
+/// A killed broker goes on from what it had written, which it does after each round of its loop: what was
+/// under way then, and a round before, may be undone. That is the broker's, and counted apart.
+const UNWRITTEN: usize = 16;
+const SENDERS: usize = 4;
+const KILLS: usize = 3;
+/// Messages confirmed between two kills.
+const BETWEEN: usize = 100;
+
+/// What is known about one run.
+#[derive(Default)]
+struct Record {
+    /// Messages called for, confirmed, of unknown fate.
+    called: usize,
+    confirmed: HashSet<usize>,
+    unknown: usize,
+    /// How many had been called for at each kill.
+    kills: Vec<usize>,
+    came: Vec<usize>,
+}
+
+impl Record {
+    fn is_near_a_kill(&self, number: usize) -> bool {
+        let near = |kill: &usize| number < *kill && number + UNWRITTEN >= *kill;
+        self.kills.iter().any(near)
+    }
+}
 
 #[tokio::test]
 async fn every_confirmed_message_comes_once_over_kills_of_the_broker() {
@@ -21,79 +45,81 @@ async fn every_confirmed_message_comes_once_over_kills_of_the_broker() {
     let world = World::new(options).await;
     let (sender, receiver) = (world.up("sender").await, world.up("receiver").await);
     let mut inbox = durable(&receiver, "a/b").await;
-    let begun = Instant::now();
-    let confirmed: Mutex<HashMap<String, Instant>> = Mutex::default();
-    let unknown = Mutex::new(0);
-    let mut kills = Vec::new();
-    let send = async {
-        for n in 0.. {
-            if begun.elapsed() > Duration::from_secs(6) {
-                break;
-            }
-            let (text, called) = (n.to_string(), Instant::now());
-            match timeout(PATIENCE, sender.publish(message("a/b", text.clone())))
-                .await
-                .unwrap()
-            {
-                Ok(()) => drop(confirmed.lock().unwrap().insert(text, called)),
+    let record = Mutex::new(Record::default());
+    let is_over = || record.lock().unwrap().kills.len() == KILLS;
+    let send = async || {
+        while !is_over() {
+            let number = record.lock().unwrap().called;
+            record.lock().unwrap().called += 1;
+            let published = sender.publish(message("a/b", number.to_string()));
+            match timeout(PATIENCE, published).await.unwrap() {
+                Ok(()) => drop(record.lock().unwrap().confirmed.insert(number)),
                 Err(error) if error.sent == Sent::No => drop(await_up(&sender).await),
-                Err(_) => *unknown.lock().unwrap() += 1,
+                Err(_) => record.lock().unwrap().unknown += 1,
             }
         }
     };
     let kill = async {
-        for _ in 0..3 {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
-            kills.push(Instant::now());
+        for round in 1..=KILLS {
+            until("enough was confirmed", async || {
+                record.lock().unwrap().confirmed.len() >= round * BETWEEN
+            })
+            .await;
             world.broker.kill9().await.unwrap();
+            {
+                let mut record = record.lock().unwrap();
+                let called = record.called;
+                record.kills.push(called);
+            }
             world.broker.start_again().await.unwrap();
         }
     };
-    let mut came: HashMap<String, Vec<Instant>> = HashMap::new();
     let receive = async {
         loop {
-            let got = String::from_utf8(take(&mut inbox).await.body.to_vec()).unwrap();
-            if got == "end" {
-                break;
+            let got = take(&mut inbox).await.body;
+            match std::str::from_utf8(&got).unwrap().parse() {
+                Ok(number) => record.lock().unwrap().came.push(number),
+                Err(_) => break,
             }
-            came.entry(got).or_default().push(Instant::now());
         }
     };
     let send_and_end = async {
-        tokio::join!(send, kill);
+        let all = futures_util::future::join_all((0..SENDERS).map(|_| send()));
+        tokio::join!(all, kill);
         await_up(&sender).await;
         await_up(&receiver).await;
         publish(&sender, message("a/b", "end")).await;
     };
     tokio::join!(send_and_end, receive);
-    let near_a_kill = |at: &Instant| {
-        kills
-            .iter()
-            .any(|kill| *at <= *kill + UNWRITTEN / 10 && *at + UNWRITTEN >= *kill)
-    };
-    let confirmed = confirmed.into_inner().unwrap();
-    let lost: Vec<_> = confirmed
-        .iter()
-        .filter(|(text, _)| !came.contains_key(*text))
-        .collect();
-    let twice: Vec<_> = came.iter().filter(|(_, times)| times.len() > 1).collect();
-    println!(
-        "{} confirmed, {} came, {} unknown; by the broker's forgetting {} lost and {} twice",
-        confirmed.len(),
-        came.len(),
-        unknown.into_inner().unwrap(),
-        lost.len(),
-        twice.len(),
-    );
-    assert!(confirmed.len() > 100);
-    for (text, at) in lost {
-        assert!(near_a_kill(at), "{text} was confirmed and is lost");
-    }
-    for (text, times) in twice {
-        assert!(near_a_kill(&times[0]), "{text} came at {times:?}");
-    }
+    judge(&record.into_inner().unwrap());
     sender.close().await;
     receiver.close().await;
+}
+
+/// What was confirmed came once, but for what a killed broker forgot.
+fn judge(record: &Record) {
+    let mut times: HashMap<usize, usize> = HashMap::new();
+    for number in &record.came {
+        *times.entry(*number).or_default() += 1;
+    }
+    let lost = record
+        .confirmed
+        .iter()
+        .filter(|number| !times.contains_key(number));
+    let lost: Vec<_> = lost.copied().collect();
+    let twice = times.iter().filter(|(_, times)| **times > 1);
+    let twice: Vec<_> = twice.map(|(number, _)| *number).collect();
+    println!(
+        "{} confirmed, {} came, {} unknown; by the broker's forgetting lost {lost:?}, twice {twice:?}; killed at {:?}",
+        record.confirmed.len(),
+        times.len(),
+        record.unknown,
+        record.kills,
+    );
+    assert!(record.confirmed.len() >= KILLS * BETWEEN);
+    for number in lost.into_iter().chain(twice) {
+        assert!(record.is_near_a_kill(number), "{number}");
+    }
 }
 
 #[tokio::test]

@@ -180,6 +180,29 @@ fn a_receiver_without_room_holds_the_reading_back() {
 }
 
 #[test]
+fn what_held_the_reading_back_does_not_outlive_its_receiver_or_its_connection() {
+    let stalled = |bench: &mut Bench| {
+        let inbox = bench.subscribe(Queue::Transient, 1);
+        for body in ["1", "2"] {
+            bench.give_message(0, Qos::Zero, false, body);
+        }
+        assert!(!bench.session.can_read());
+        inbox
+    };
+    let mut bench = Bench::up();
+    let inbox = stalled(&mut bench);
+    let number = inbox.number;
+    drop(inbox);
+    bench.session.unsubscribe(number, bench.now);
+    assert!(bench.session.can_read());
+    let _inbox = stalled(&mut bench);
+    bench.lose();
+    bench.sent();
+    bench.connect(KNOWN);
+    assert!(bench.session.is_up() && bench.session.can_read());
+}
+
+#[test]
 fn subscriptions_are_asked_for_again_with_each_connection_and_say_what_came_of_it() {
     let mut bench = Bench::new();
     let inbox = bench.durable();
