@@ -44,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         SERVER,
         &[
             ENGINE, SQL, MESSAGE, CONFIG, TELEMETRY, SQLITE, POSTGRES, MYSQL, JOURNAL, AMQP, MQTT,
+            OBJECTS,
         ],
     ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),

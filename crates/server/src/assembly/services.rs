@@ -13,6 +13,7 @@ use mainstay_message::{
     Broker, JobStore, ObjectStore, Service, ServiceParts, ServiceSettings, TargetError,
 };
 use mainstay_mqtt::{MqttBroker, MqttSettings};
+use mainstay_objects::{S3Settings, S3Store};
 use parking_lot::Mutex;
 
 use super::{Assembly, AssemblyError};
@@ -244,6 +245,12 @@ fn password(broker: &BrokerSettings) -> Option<Arc<dyn mainstay_mqtt::Secret>> {
     }))
 }
 
-fn objects(_: &ServiceSettings) -> Result<Vec<Arc<dyn ObjectStore>>, String> {
-    Ok(Vec::new())
+/// Stores of objects. Nothing is connected yet.
+fn objects(service: &ServiceSettings) -> Result<Vec<Arc<dyn ObjectStore>>, String> {
+    let stores = service.object_stores.iter().map(|store| {
+        let settings = S3Settings::new(&*store.url, &*store.user, &*store.password);
+        let made = S3Store::new(settings).map_err(|problem| format!("object_stores: {problem}"))?;
+        Ok(Arc::new(made) as Arc<dyn ObjectStore>)
+    });
+    stores.collect()
 }
