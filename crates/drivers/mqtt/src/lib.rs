@@ -2,8 +2,8 @@
 //!
 //! An [`MqttBroker`] keeps one connection up for ever, under one client id whose session the broker
 //! keeps. Persistent messages go and come with quality of service 2, transient ones with 0, each lowered
-//! to what the broker can do. A message that came is acknowledged when its [`Delivery`] is, and not
-//! before; a publication is done when the broker has completed it (PUBCOMP, PUBACK), and is sent again
+//! to what the broker can do. A message that came is acknowledged when its
+//! [`Delivery`](mainstay_message::Delivery) is, and not before; a publication is done when the broker has completed it (PUBCOMP, PUBACK), and is sent again
 //! as MQTT demands when the connection breaks in between.
 //!
 //! It speaks the protocol itself. Of the clients that there are, each lacks something that the port
@@ -35,6 +35,3 @@ mod wire;
 pub use broker::MqttBroker;
 pub use mainstay_transport::{Secret, SocketSettings};
 pub use settings::{MqttSettings, SettingsError};
-
-#[allow(unused_imports, reason = "named in the documentation")]
-use mainstay_message::Delivery;
