@@ -87,3 +87,24 @@ pub use mainstay_postgres as postgres;
 
 /// The driver of MySQL and MariaDB.
 pub use mainstay_mysql as mysql;
+
+/// A proxy in front of an INTERSECT service: [`Service`](message::Service), its settings, its
+/// [`Hooks`](message::Hooks), and the ports that [`mqtt`], [`amqp`], [`journal`] and [`objects`] implement.
+#[cfg(feature = "message")]
+pub use mainstay_message as message;
+
+/// Brokers that speak MQTT 5.
+#[cfg(feature = "message")]
+pub use mainstay_mqtt as mqtt;
+
+/// Brokers that speak AMQP 0-9-1.
+#[cfg(feature = "message")]
+pub use mainstay_amqp as amqp;
+
+/// The store of jobs of a message service, in one file.
+#[cfg(feature = "message")]
+pub use mainstay_journal as journal;
+
+/// Stores of objects that speak S3's API.
+#[cfg(feature = "message")]
+pub use mainstay_objects as objects;

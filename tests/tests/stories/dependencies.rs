@@ -48,7 +48,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("mainstay-cli", &[ENGINE, SQL, CONFIG, SERVER]),
-    ("mainstay", &[ENGINE, MACROS, SQL, SQLITE, POSTGRES, MYSQL]),
+    (
+        "mainstay",
+        &[
+            ENGINE, MACROS, SQL, MESSAGE, SQLITE, POSTGRES, MYSQL, JOURNAL, AMQP, MQTT, OBJECTS,
+        ],
+    ),
     (TESTKIT, &[ENGINE, SQL, MESSAGE]),
 ];
 

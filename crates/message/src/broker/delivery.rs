@@ -27,8 +27,8 @@ pub struct Subscription {
     pub filter: TopicFilter,
     /// What keeps them.
     pub queue: Queue,
-    /// How many may wait for the face beyond the protocol's own window; a full one holds the connection's
-    /// reading back, so that nothing is lost or piles up.
+    /// How many may wait for the face beyond the protocol's own window. A full one holds messages of this
+    /// subscription back, at the broker or in the connection, so that nothing is lost or piles up.
     pub backlog_max: usize,
 }
 
