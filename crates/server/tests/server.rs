@@ -21,6 +21,7 @@ mod server {
     mod postgres;
     mod pragmas;
     mod rig;
+    mod services;
     mod slow;
     mod stress;
     mod tls;
