@@ -168,3 +168,37 @@ async fn a_folder_that_is_missing_is_named_and_a_file_that_others_may_read_is_ma
     assert!(matches!(error, JournalError::System { .. }), "{error:?}");
     assert!(error.to_string().contains("none"), "{error}");
 }
+
+#[tokio::test]
+async fn a_log_cut_anywhere_gives_what_was_written_up_to_there_and_no_half_of_a_write() {
+    const WRITES: usize = 40;
+    let shelf = Shelf::new();
+    let journal = shelf.open().await;
+    for number in 0..WRITES {
+        let changes = vec![
+            accept(&format!("{number}-a"), 700 * number),
+            accept(&format!("{number}-b"), 10),
+        ];
+        journal.write(SERVICE, changes, false).await.unwrap();
+    }
+    // As a crash leaves them: nothing has gone from the log to the file yet.
+    let log = fs::read(shelf.folder.path().join("jobs.sqlite3-wal")).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for length in (0..log.len()).step_by(log.len() / 50).chain([log.len()]) {
+        let copy = Shelf::new();
+        fs::copy(shelf.path(), copy.path()).unwrap();
+        fs::write(copy.folder.path().join("jobs.sqlite3-wal"), &log[..length]).unwrap();
+        let found = copy.open().await.found(SERVICE).await.unwrap();
+        let ids: Vec<&str> = found.unfinished.iter().map(|it| it.id.as_str()).collect();
+        let writes = ids.len() / 2;
+        let expected: Vec<String> = (0..writes)
+            .flat_map(|number| [format!("{number}-a"), format!("{number}-b")])
+            .collect();
+        assert_eq!(ids, expected, "{length} of {}", log.len());
+        seen.insert(writes);
+    }
+    assert!(
+        seen.len() > 10 && seen.contains(&0) && seen.contains(&WRITES),
+        "{seen:?}"
+    );
+}
