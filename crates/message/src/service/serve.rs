@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future;
 use mainstay_engine::{CallErrorKind, Marks, Stopped};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
@@ -63,13 +64,17 @@ impl Shared {
             record: request.record(),
             request: request.message.clone(),
         };
-        let written = self.write(vec![accept], false).await;
-        if !written && request.is_write() {
+        let written = self.write(vec![accept], false);
+        if !request.is_write() {
+            // Nothing that follows depends on it: later changes stand behind it in the store's queue.
+            future::join(written, self.run(request)).await;
+        } else if written.await {
+            self.run(request).await;
+        } else {
             let reason = "It could not be written down before it would run.";
             let text = refusal::unavailable(&request.head.operation_id, reason);
-            return self.refuse(&request, text).await;
+            self.refuse(&request, text).await;
         }
-        self.run(request).await;
         drop(phase);
     }
 
@@ -164,8 +169,10 @@ impl Shared {
             id: request.id.clone(),
             reply: reply.clone(),
         };
-        self.write(vec![change], false).await;
-        self.publish_reply(request, reply).await;
+        // Both at once: its confirmation counts only when both are done. A kill in between leaves a reply that may
+        // come twice.
+        let written = self.write(vec![change], false);
+        future::join(written, self.publish_reply(request, reply)).await;
         self.finish(request).await;
     }
 
@@ -450,7 +457,7 @@ impl Shared {
             .iter()
             .enumerate()
             .map(|(front, _)| self.publish_one(front, message.clone()));
-        futures_util::future::join_all(all).await;
+        future::join_all(all).await;
     }
 }
 
