@@ -37,7 +37,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     };
     match command {
         Command::Init(arguments) => init::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
+        Command::Check(arguments) => wait_for(check::run(arguments)),
         Command::Key(arguments) => key::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Explain(arguments) => wait_for(explain::run(arguments)),

@@ -1,6 +1,7 @@
 //! From a configuration to running sources. Nothing behind them needs to be reachable: a source starts
 //! with all its back ends down, says so, and recovers by itself.
 
+mod brokers;
 mod drivers;
 mod folder;
 mod served;
@@ -21,6 +22,7 @@ use mainstay_message::Service;
 use mainstay_sql::{Database, SqlError};
 use parking_lot::Mutex;
 
+pub use brokers::check_brokers;
 pub(crate) use served::Plan;
 pub use served::Served;
 pub use services::{ServedService, Services};

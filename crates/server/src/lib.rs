@@ -11,6 +11,8 @@ mod layers;
 mod problem;
 mod transactions;
 
-pub use assembly::{Assembly, AssemblyError, Served, ServedService, Services, Sources};
+pub use assembly::{
+    Assembly, AssemblyError, Served, ServedService, Services, Sources, check_brokers,
+};
 pub use http::{Ended, Running, Server, StartError, TlsError, check_tls, new_key, openapi};
 pub use problem::Problem;

@@ -20,12 +20,16 @@ use crate::settings;
   mainstay check mainstay.toml
   mainstay check base.toml production.toml
   mainstay check mainstay.toml --format json
+  mainstay check mainstay.toml --connect
 
 Exit codes: 0 no errors (there may be warnings), 2 errors.")]
 pub(crate) struct Arguments {
     /// The files, in TOML, YAML or JSON by their extension
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Log in at the brokers of message services as well; one that is down or refuses is an error
+    #[arg(long)]
+    connect: bool,
     /// How to tell
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -47,8 +51,9 @@ struct Report<'a> {
 }
 
 /// Checks, tells.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let problems = problems(settings::options(&arguments.files, Vec::new()));
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let options = settings::options(&arguments.files, Vec::new());
+    let problems = problems(options, arguments.connect).await;
     let errors = problems.iter().filter(|problem| problem.is_error()).count();
     let report = Report {
         errors,
@@ -67,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// All that is wrong, and files that are missing; those are looked for only where the settings are right.
-fn problems(options: LoadOptions) -> Vec<Problem> {
+async fn problems(options: LoadOptions, connect: bool) -> Vec<Problem> {
     match Configuration::load(options) {
         Ok(loaded) => {
             let made = |path: &Path| Assembly::makes(&loaded.configuration, path);
@@ -75,6 +80,9 @@ fn problems(options: LoadOptions) -> Vec<Problem> {
             let mut problems = loaded.warnings;
             problems.extend(missing);
             problems.extend(mainstay_server::check_tls(&loaded.configuration));
+            if connect {
+                problems.extend(mainstay_server::check_brokers(&loaded.configuration).await);
+            }
             problems.sort();
             problems
         }

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_amqp::{AmqpBroker, AmqpSettings};
-use mainstay_config::{BrokerProtocol, BrokerSettings, Configuration, ProxiedService};
+use mainstay_config::{Configuration, ProxiedService};
 use mainstay_engine::Chance;
 use mainstay_engine::tasks::Tasks;
 use mainstay_journal::{Journal, JournalSettings};
 use mainstay_message::{
     Broker, JobStore, ObjectStore, Service, ServiceParts, ServiceSettings, TargetError,
 };
-use mainstay_mqtt::{MqttBroker, MqttSettings};
 use mainstay_objects::{S3Settings, S3Store};
 use parking_lot::Mutex;
 
+use super::brokers::connect;
 use super::{Assembly, AssemblyError};
 
 /// A service that is proxied.
@@ -171,78 +170,6 @@ async fn start_one(
         brokers: brokers.into_values().collect(),
         settings: Mutex::new(settings.clone()),
     })
-}
-
-/// A connection to a broker, which keeps itself up. Nothing is connected yet.
-fn connect(
-    broker: &BrokerSettings,
-    service: &ServiceSettings,
-    name: &str,
-    tasks: &Tasks,
-    chance: &Chance,
-) -> Result<Arc<dyn Broker>, String> {
-    let wrong = |problem: &dyn std::fmt::Display| format!("brokers.{name}: {problem}");
-    match broker.protocol {
-        BrokerProtocol::Mqtt5 => {
-            let settings = mqtt(broker, service);
-            let broker = MqttBroker::open(settings, tasks, chance);
-            broker
-                .map(|it| Arc::new(it) as Arc<dyn Broker>)
-                .map_err(|problem| wrong(&problem))
-        }
-        BrokerProtocol::Amqp091 => {
-            let settings = amqp(broker, service);
-            Ok(Arc::new(AmqpBroker::connect(settings, tasks)))
-        }
-    }
-}
-
-fn mqtt(broker: &BrokerSettings, service: &ServiceSettings) -> MqttSettings {
-    // The same after every start: the broker keeps what came meanwhile under it.
-    let client_id = broker
-        .client_id
-        .clone()
-        .unwrap_or_else(|| service.caller.to_string());
-    let mut settings = MqttSettings::new(&broker.host, client_id);
-    settings.port = broker.port;
-    settings.user.clone_from(&broker.user);
-    settings.password = password(broker);
-    settings.keep_alive = broker.keep_alive;
-    settings.connect_timeout = broker.connect_timeout;
-    settings.session_expiry = broker.session_expiry;
-    settings.receive_max = broker.prefetch;
-    settings.packet_max = settings.packet_max.max(packet_max(service));
-    settings
-}
-
-fn amqp(broker: &BrokerSettings, service: &ServiceSettings) -> AmqpSettings {
-    /// Whom RabbitMQ lets in over loopback when nobody is named.
-    const GUEST: &str = "guest";
-    let user = broker.user.clone().unwrap_or_else(|| GUEST.to_owned());
-    let mut settings = AmqpSettings::new(&broker.host, user);
-    settings.port = broker.port;
-    settings.vhost.clone_from(&broker.vhost);
-    settings.password = password(broker);
-    settings.heartbeat = broker.keep_alive;
-    settings.connect_timeout = broker.connect_timeout;
-    settings.prefetch = broker.prefetch;
-    settings.body_max = settings.body_max.max(service.limits.body_max);
-    settings.connection_name = format!("mainstay {}", service.name);
-    settings
-}
-
-/// The largest message that may come: the largest body with its headers.
-fn packet_max(service: &ServiceSettings) -> usize {
-    /// What a protocol puts around both.
-    const AROUND: usize = 64 << 10;
-    service.limits.body_max + service.limits.headers_max + AROUND
-}
-
-fn password(broker: &BrokerSettings) -> Option<Arc<dyn mainstay_mqtt::Secret>> {
-    let password = broker.password.clone()?;
-    Some(Arc::new(move || {
-        password.read().map_err(std::io::Error::other)
-    }))
 }
 
 /// Stores of objects. Nothing is connected yet.
