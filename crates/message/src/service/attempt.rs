@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay_engine::{
-    Attempt, Blame, CallError, Category, Failure, Operation, Outcome, Route, Sent, Severity,
+    Attempt, Blame, CallError, Category, CorrelationId, Failure, Operation, Outcome, Route, Sent,
+    Severity,
 };
 use parking_lot::Mutex;
 use smol_str::SmolStr;
@@ -172,8 +173,10 @@ impl Shared {
         request: &Arc<Request>,
         tried: &[Arc<str>],
     ) -> Result<Driven, Undriven> {
-        let operation = Operation::new(Arc::clone(&request.function), request.operation.safety)
+        let mut operation = Operation::new(Arc::clone(&request.function), request.operation.safety)
             .declared(request.operation.safety_declared);
+        // The caller's own id follows the call through audit and logs.
+        operation.correlation_id = CorrelationId::parse(&request.head.request_id);
         let fits = |placed: &mainstay_engine::endpoint::Placed<Arc<Target>>| {
             let target = &placed.member;
             target.operation(&request.function).is_some() && !tried.contains(target.name())

@@ -52,6 +52,27 @@ async fn a_call_is_answered_under_the_fronted_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_audit_entry_of_a_request_is_found_by_the_callers_request_id() {
+    let world = World::new(Does::Error(EXPLICIT), Does::Echo).await;
+    world.service.source().keep_recent_audit();
+    let reply = world.call("run", json!(1)).await;
+    let id = mainstay_engine::CorrelationId::parse(&reply.request_id).unwrap();
+    let entries = world
+        .service
+        .source()
+        .recent_audit()
+        .last(10, |entry| entry.correlation_id == id);
+    assert_eq!(entries.len(), 1);
+    assert!(entries[0].succeeded);
+    let endpoints: Vec<_> = entries[0]
+        .attempts
+        .iter()
+        .map(|it| it.endpoint.to_string())
+        .collect();
+    assert_eq!(endpoints, ["worker-a", "worker-a", "worker-b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_is_retried_there_and_then_elsewhere_and_the_target_set_aside() {
     let world = World::new(Does::Error(EXPLICIT), Does::Echo).await;
     let began = Instant::now();

@@ -167,6 +167,8 @@ pub(super) const ROUTES: &[Route] = &[
         .does("names open jobs, the oldest first").with(OF_JOBS).gives("Jobs"),
     get("/v1/services/{service}/jobs/{job}", READ, || routing::get(services::job))
         .does("tells how an open job stands, by its id or key").gives("JobStatus"),
+    get("/v1/services/{service}/audit", READ, || routing::get(services::audit))
+        .does("gives the last audit entries of a message service").with(OF_AUDIT).gives("Audit"),
 
     get("/v1/admin/policy", ADMIN, || routing::get(admin::policy))
         .does("gives each effective setting with its layer").with(OF_POLICY).gives("Policy"),

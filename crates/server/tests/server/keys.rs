@@ -129,6 +129,7 @@ async fn every_route_asks_for_its_role() {
         ("POST", "/v1/services/c/targets/t/undrain", 3),
         ("GET", "/v1/services/c/jobs", 1),
         ("GET", "/v1/services/c/jobs/j", 1),
+        ("GET", "/v1/services/c/audit", 1),
         ("GET", "/v1/admin/policy", 3),
         ("PUT", "/v1/admin/policy?dry_run=true", 3),
         ("PATCH", "/v1/admin/policy?dry_run=true", 3),

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use mainstay_engine::audit::AuditEntry;
+use mainstay_engine::audit::{AuditEntry, Recent};
 use mainstay_engine::source::EndpointStatus;
 use mainstay_engine::{CorrelationId, PoolStats};
 use mainstay_message::{Service, TargetStatus};
@@ -116,6 +116,15 @@ pub(super) async fn audit(
     place: Place,
     Params(params): Params<AuditParams>,
 ) -> Result<Json<Value>, Problem> {
+    entries(&app, place.served.proxy().source().recent_audit(), &params)
+}
+
+/// The last entries of a source, or of the source behind a message service.
+pub(super) fn entries(
+    app: &App,
+    recent: &Recent,
+    params: &AuditParams,
+) -> Result<Json<Value>, Problem> {
     let limit = params.limit.unwrap_or(ENTRIES);
     if limit == 0 || limit > ENTRIES_MAX {
         return Err(Problem::bad_request(
@@ -137,12 +146,7 @@ pub(super) async fn audit(
                 .as_deref()
                 .is_none_or(|name| entry.operation.as_str() == name)
     };
-    let entries = place
-        .served
-        .proxy()
-        .source()
-        .recent_audit()
-        .last(limit, wanted);
+    let entries = recent.last(limit, wanted);
     let entries: Vec<&AuditEntry> = entries.iter().map(|entry| &**entry).collect();
     let files = app.sources().audit_files().map(|files| {
         json!({

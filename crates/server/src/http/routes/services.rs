@@ -12,6 +12,7 @@ use mainstay_message::{Service, TargetError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::observe::{AuditParams, entries};
 use crate::assembly::ServedService;
 use crate::http::app::App;
 use crate::http::body::{Json as Body, Params};
@@ -300,6 +301,14 @@ pub(super) async fn jobs(
     Ok(Json(
         json!({"service": service.name(), "open": open, "jobs": service.jobs(limit)}),
     ))
+}
+
+pub(super) async fn audit(
+    State(app): State<Arc<App>>,
+    place: ServicePlace,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<Value>, Problem> {
+    entries(&app, place.service().source().recent_audit(), &params)
 }
 
 pub(super) async fn job(place: ServicePlace) -> Result<Json<Value>, Problem> {
