@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -292,10 +293,10 @@ class Demo:
 def happy_path(demo: Demo) -> None:
     """All is well: the primary does the work."""
     before = demo.calls(STANDBY)
-    demo.add(ACK_TIMEOUT)
+    demo.add(ACK_TIMEOUT + SLACK)
     say("1 + 2 = 3, from the service's name; the caller never learns of the workers.")
     demo.ask("run_compute_job", {"job_id": "happy", "total": 5, "rate": 20})
-    check(demo.reply(ACK_TIMEOUT)["payload"]["accepted"], "the job was not accepted")
+    check(demo.reply(ACK_TIMEOUT + SLACK)["payload"]["accepted"], "the job was not accepted")
     results = list(demo.results("happy", RESULT_TIMEOUT))
     check([it["index"] for it in results] == list(range(5)), f"the results were {results}")
     check({it["worker"] for it in results} == {"primary-a"}, f"the results were {results}")
@@ -340,7 +341,7 @@ def hang_then_failover(demo: Demo) -> None:
 def kill_then_failover(demo: Demo) -> None:
     """The primary is killed in the middle of a job: the standby does the job anew."""
     demo.ask("run_compute_job", {"job_id": "killed", "total": 20, "rate": 10})
-    demo.reply(ACK_TIMEOUT)
+    demo.reply(ACK_TIMEOUT + SLACK)
     results: list[dict[str, Any]] = []
     for result in demo.results("killed", RESULT_TIMEOUT + ATTEMPTS * ACK_TIMEOUT + RETRY_DELAY + SLACK):
         results.append(result)
@@ -398,6 +399,8 @@ def walk(demo: Demo) -> None:
 def main() -> int:
     """0 if all went as told."""
     options = arguments()
+    # What was started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="mainstay-demo-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
