@@ -44,6 +44,8 @@ pub mod name {
 
 use name::*;
 
+/// Digits of a part of a version: more than any version has, fewer than any reader chokes on.
+const VERSION_DIGITS_MAX: usize = 9;
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
 /// The media type of error texts.
@@ -291,12 +293,13 @@ fn is_name(text: &str) -> bool {
     }
 }
 
-/// `^\d+\.\d+\.\d+$`
+/// `^\d+\.\d+\.\d+$`, and no part longer than [`VERSION_DIGITS_MAX`]: services of the SDK stop for good at one of
+/// thousands of digits.
 fn is_version(text: &str) -> bool {
     let mut parts = 0;
     let all_digits = text.split('.').all(|part| {
         parts += 1;
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())
+        (1..=VERSION_DIGITS_MAX).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
     });
     all_digits && parts == 3
 }

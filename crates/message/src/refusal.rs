@@ -105,6 +105,14 @@ pub fn unavailable(operation: &str, reason: &str) -> String {
     format!("Function '{operation}' is currently not available for use. {reason}")
 }
 
+/// Targets were asked, none acknowledged, and what they did is not known: another prefix than that of
+/// [`unavailable`], which says that nothing ran.
+pub fn unanswered(operation: &str, reason: &str) -> String {
+    format!(
+        "Service domain logic threw explicit exception:\nunavailable: nobody acknowledged {operation}. {reason}"
+    )
+}
+
 /// It may have run, and must not run twice.
 pub fn outcome_unknown(operation: &str, reason: &str) -> String {
     format!(
@@ -157,6 +165,7 @@ mod tests {
                 Sent::Maybe,
             ),
             (outcome_unknown("A.b", "x"), Transient, Sent::Maybe),
+            (unanswered("A.b", "x"), Transient, Sent::Maybe),
             ("something else".into(), Unknown, Sent::Maybe),
             (String::new(), Unknown, Sent::Maybe),
         ] {

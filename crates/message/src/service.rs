@@ -41,6 +41,9 @@ pub use targets::TargetError;
 /// Messages that may wait here for each subscription, beyond the protocol's own window.
 const BACKLOG_MAX: usize = 256;
 
+/// How long the last words may take where no time is left.
+const GOODBYE_MAX: Duration = Duration::from_millis(100);
+
 /// What a service is started from.
 pub struct ServiceParts {
     /// Its settings.
@@ -113,11 +116,13 @@ impl Service {
         let found = parts.store.found(&parts.settings.name).await?;
         let shared = Arc::new(build(parts)?);
         for settings in shared.settings.targets.clone() {
-            shared.place(settings)?;
+            shared.add(settings, false)?;
         }
+        // What is open is known before anything is heard of it.
+        let open = shared.remember(found).await;
         let service = Service { shared };
         service.listen_to_targets();
-        service.shared.resume(found).await;
+        service.shared.resume(open);
         service.listen_to_callers();
         let shared = &service.shared;
         shared.tasks.spawn(Arc::clone(shared).watch_results());
@@ -129,6 +134,9 @@ impl Service {
     fn listen_to_targets(&self) {
         let shared = &self.shared;
         let caller = &shared.settings.caller;
+        for target in shared.targets() {
+            shared.listen_to(&target);
+        }
         for broker in shared.brokers.values() {
             let replies = subscribe(broker, &caller.responses());
             let it = Arc::clone(shared);
@@ -210,9 +218,9 @@ impl Service {
         }
         let mut all = is_idle();
         if shared.schema.lock().announced {
-            shared
-                .publish_lifecycle(Lifecycle::Shutdown, "null".into())
-                .await;
+            let goodbye = shared.publish_lifecycle(Lifecycle::Shutdown, "null".into());
+            // A front that is away keeps nobody here.
+            let _ = tokio::time::timeout_at(end.max(Instant::now() + GOODBYE_MAX), goodbye).await;
         }
         while !is_idle() && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -286,6 +294,7 @@ fn build(parts: ServiceParts) -> Result<Shared, StartError> {
         counts: crate::counts::Counts::default(),
         schema: Mutex::default(),
         in_first_phase: std::sync::atomic::AtomicUsize::new(0),
+        came_later: std::sync::atomic::AtomicUsize::new(0),
         stopping: std::sync::atomic::AtomicBool::new(false),
         started: Instant::now(),
         tasks,

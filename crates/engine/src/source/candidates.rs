@@ -110,10 +110,12 @@ impl<M> Clone for Wish<'_, M> {
 impl<M> Copy for Wish<'_, M> {}
 
 impl<M> Wish<'_, M> {
-    /// In which order an endpoint is considered, the lowest first; `None`: never.
-    fn tier(self, placed: &Placed<M>) -> Option<(u8, u32)> {
+    /// In which order an endpoint is considered, the lowest first; `None`: never. One that is set aside comes
+    /// after all others, whatever its role and rank.
+    fn tier(self, placed: &Placed<M>) -> Option<(bool, u8, u32)> {
         let role = tier_of(placed, self.need, self.filter)?;
-        Some((role, self.rank.map_or(0, |rank| rank(placed))))
+        let rank = self.rank.map_or(0, |rank| rank(placed));
+        Some((placed.endpoint.is_aside(), role, rank))
     }
 }
 
@@ -126,7 +128,7 @@ impl<M: Member> Inner<M> {
         excluded: &Excluded,
         now: Instant,
     ) -> Choice {
-        let mut best_tier = (u8::MAX, u32::MAX);
+        let mut best_tier = (true, u8::MAX, u32::MAX);
         let mut fitting: SmallVec<[usize; 8]> = SmallVec::new();
         let (mut anybody, mut anyone_healthy) = (false, false);
         for (index, placed) in snapshot.endpoints.iter().enumerate() {
@@ -202,8 +204,7 @@ impl<M: Member> Inner<M> {
             .filter(|(_, placed)| !excluded.has(placed.endpoint.number))
             .filter_map(|(index, placed)| {
                 let tier = wish.tier(placed)?;
-                let endpoint = &placed.endpoint;
-                let is_down = endpoint.fitness() == Fitness::Down || endpoint.is_aside();
+                let is_down = placed.endpoint.fitness() == Fitness::Down;
                 let lag = placed.endpoint.lag().unwrap_or(Duration::MAX);
                 Some(((is_down, lag, tier), index))
             })
@@ -228,9 +229,7 @@ fn tier_of<M>(placed: &Placed<M>, need: Need, filter: Option<Filter<'_, M>>) -> 
 }
 
 fn is_healthy<M>(snapshot: &Snapshot<M>, placed: &Placed<M>) -> bool {
-    placed.endpoint.fitness() != Fitness::Down
-        && !placed.endpoint.is_aside()
-        && !lags(snapshot, placed)
+    placed.endpoint.fitness() != Fitness::Down && !lags(snapshot, placed)
 }
 
 /// Whether role, drain and the face's filter leave an endpoint in.

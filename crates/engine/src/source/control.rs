@@ -331,8 +331,7 @@ impl<M: Member> Source<M> {
         Ok(())
     }
 
-    /// Sets an endpoint aside, by what a face's own monitor knows: calls begin there only when nothing else
-    /// is left. Work in flight goes on and keeps its tries there, unlike where a health check declares an
+    /// Sets an endpoint aside, by what a face's own monitor knows: it is tried only after all others. Work in flight goes on and keeps its tries there, unlike where a health check declares an
     /// endpoint down. Says whether that was a change.
     ///
     /// # Errors

@@ -61,6 +61,7 @@ fn what_the_sdk_drops_is_told_by_name() {
         (CREATED_AT, "yesterday"),
         (SDK_VERSION, "0.9"),
         (SDK_VERSION, "0.9.6a1"),
+        (SDK_VERSION, "0.9.1234567890"),
         (DATA_HANDLER, "minio"),
         (HAS_ERROR, "perhaps"),
     ] {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay_engine::{
-    Attempt, Blame, CallError, Category, CorrelationId, Failure, Operation, Outcome, Route, Sent,
-    Severity,
+    Attempt, Blame, CallError, CallErrorKind, Category, CorrelationId, Failure, Operation, Outcome,
+    Route, Sent, Severity,
 };
 use parking_lot::Mutex;
 use smol_str::SmolStr;
@@ -51,6 +51,20 @@ pub(crate) struct Undriven {
     pub refused: Option<Box<ErrorReply>>,
 }
 
+impl Undriven {
+    /// What went wrong, for a reader.
+    pub(crate) fn reason(&self) -> String {
+        match (&self.refused, &self.error.parts().kind) {
+            (Some(reply), _) => reply.text().into_owned(),
+            (None, CallErrorKind::Rejected(rejection)) => rejection.message.clone(),
+            (None, CallErrorKind::Failed { failure, .. }) => failure.message.clone().into_owned(),
+            (None, CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. }) => {
+                "it was cancelled".to_owned()
+            }
+        }
+    }
+}
+
 /// Why a try gave no good reply.
 #[derive(Debug)]
 pub(crate) enum AttemptError {
@@ -63,6 +77,8 @@ pub(crate) enum AttemptError {
         busy: bool,
         /// The connection to its broker was down meanwhile.
         unlinked: bool,
+        /// Whether the request left at all.
+        sent: Sent,
     },
     /// The target answered with an error.
     Refused(Box<ErrorReply>),
@@ -125,13 +141,16 @@ impl AttemptError {
                 failure(category).sent(error.sent)
             }
             // Straight to the next one, and no mark.
-            AttemptError::NoReply { busy: true, .. } => failure(Category::Endpoint)
+            AttemptError::NoReply {
+                busy,
+                unlinked,
+                sent,
+                ..
+            } if *busy || *unlinked => failure(Category::Endpoint)
                 .severity(Severity::None)
-                .blame(Blame::Us),
-            AttemptError::NoReply { unlinked: true, .. } => {
-                failure(Category::Timeout).blame(Blame::Us)
-            }
-            AttemptError::NoReply { .. } => failure(Category::Timeout),
+                .blame(Blame::Us)
+                .sent(*sent),
+            AttemptError::NoReply { sent, .. } => failure(Category::Timeout).sent(*sent),
             AttemptError::Refused(reply) => {
                 failure(reply.meaning.category).sent(reply.meaning.sent)
             }
@@ -159,6 +178,9 @@ impl AttemptError {
     }
 }
 
+/// Added to the rank of a target whose broker is away: more than any rank.
+const UNLINKED: u32 = 1 << 30;
+
 fn classify<T>(result: &Result<T, AttemptError>) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
@@ -181,13 +203,19 @@ impl Shared {
             let target = &placed.member;
             target.operation(&request.function).is_some() && !tried.contains(target.name())
         };
-        let rank = |placed: &mainstay_engine::endpoint::Placed<Arc<Target>>| placed.member.rank;
+        // Those whose broker is away come last.
+        let rank = |placed: &mainstay_engine::endpoint::Placed<Arc<Target>>| {
+            let target = &placed.member;
+            let own = if self.is_ranked() { target.rank } else { 0 };
+            own.saturating_add(if target.link().borrow().is_up() {
+                0
+            } else {
+                UNLINKED
+            })
+        };
         let route = Route {
             filter: Some(&fits),
-            rank: match self.is_ranked() {
-                true => Some(&rank),
-                false => None,
-            },
+            rank: Some(&rank),
             tracks: true,
             ..Route::default()
         };
@@ -226,7 +254,6 @@ impl Shared {
             target: &target,
             tried,
             request_id: fresh_id(),
-            end: Instant::now() + self.ack_timeout(request),
         };
         let result = tried.run(&attempt, &open).await;
         match result {
@@ -279,7 +306,6 @@ struct Try<'a> {
     target: &'a Arc<Target>,
     tried: &'a [Arc<str>],
     request_id: SmolStr,
-    end: Instant,
 }
 
 /// Ends a job's attempt when it is dropped before it was acknowledged: what came of it is dropped.
@@ -348,20 +374,34 @@ impl Try<'_> {
             destination.as_str().into(),
             SmolStr::new(operation),
         );
-        let publishing = self.publish(attempt, operation, body);
-        let unlinked = match first_of(publishing, awaited.reply(), self.end).await {
+        // From here on the target is waited for; what was put down for it before took its own time.
+        let end = Instant::now() + shared.ack_timeout(self.request);
+        let publishing = self.publish(attempt, operation, body, end);
+        let before = self.link_number();
+        match first_of(publishing, awaited.reply(), end).await {
             Came::Reply(reply) => return self.judged(*reply, operation, &mut driving),
             Came::Error(error) => return Err(error),
-            Came::Published => false,
-            Came::Nothing => !self.target.link().borrow().is_up(),
-        };
-        match tokio::time::timeout_at(self.end, awaited.reply()).await {
+            Came::Published | Came::Nothing => {}
+        }
+        match tokio::time::timeout_at(end, awaited.reply()).await {
             Ok(reply) => self.judged(reply, operation, &mut driving),
             Err(_) => Err(AttemptError::NoReply {
                 waited: shared.ack_timeout(self.request),
                 busy: open.waits_behind_other_work(),
-                unlinked: unlinked || !self.target.link().borrow().is_up(),
+                unlinked: before.is_none() || before != self.link_number(),
+                sent: match attempt.is_handed_over() {
+                    true => Sent::Maybe,
+                    false => Sent::No,
+                },
             }),
+        }
+    }
+
+    /// Which connection to the target's broker stands; `None`: none does.
+    fn link_number(&self) -> Option<u64> {
+        match *self.target.link().borrow() {
+            Link::Up { number, .. } => Some(number),
+            Link::Down { .. } | Link::Closed => None,
         }
     }
 
@@ -402,6 +442,7 @@ impl Try<'_> {
         attempt: &Attempt<Arc<Target>>,
         operation: &Arc<str>,
         body: Bytes,
+        end: Instant,
     ) -> Result<(), AttemptError> {
         let shared = self.shared;
         let destination = &self.target.settings.destination;
@@ -425,12 +466,13 @@ impl Try<'_> {
                     PublishErrorKind::Closed,
                 )));
             }
-            message.expiry = Some(self.end.saturating_duration_since(Instant::now()));
+            message.expiry = Some(end.saturating_duration_since(Instant::now()));
             attempt.handed_over();
             match self.target.broker.publish(message.clone()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => match error.kind {
                     PublishErrorKind::NotConnected { .. } => tokio::task::yield_now().await,
+                    PublishErrorKind::Lost { .. } if error.sent == Sent::No => {}
                     PublishErrorKind::Lost { .. } => return Ok(()),
                     _ => return Err(AttemptError::Publish(error)),
                 },

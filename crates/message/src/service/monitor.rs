@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::broker::{Delivery, Publication};
 use crate::envelope::{JSON, Lifecycle, fresh_id, name, request_headers};
+use crate::life::LifeState;
 use crate::target::Target;
 
 use super::relay::acknowledge;
@@ -50,6 +51,11 @@ impl Shared {
             self.counts.checks_missed.add();
         }
         self.follow(target, change);
+        let is_dead = target.life.lock().state(timeouts.missed_intervals) == LifeState::Dead;
+        if target.discovered && is_dead && !busy {
+            // It gets requests again when it announces itself.
+            let _ = self.source.drain_endpoint(target.name());
+        }
     }
 
     /// Calls the status operation. Gives whether a good answer came in time. The message expires with the
@@ -137,9 +143,14 @@ impl Shared {
             return;
         }
         let version = delivery.headers.get(name::SDK_VERSION);
+        self.take_said(target.rank, said, version).await;
+    }
+
+    /// Takes what a target says of itself for the service, which is announced when the first one has.
+    pub(super) async fn take_said(self: &Arc<Self>, rank: u32, said: Value, version: Option<&str>) {
         let first = {
             let mut schema = self.schema.lock();
-            let counts = schema.learn(target.rank, said, version);
+            let counts = schema.learn(rank, said, version);
             counts && !std::mem::replace(&mut schema.announced, true)
         };
         if first {

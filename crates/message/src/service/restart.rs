@@ -4,19 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_engine::{Attempt, Failure, Marks, Operation, Outcome, Route};
+use smol_str::SmolStr;
 
 use crate::envelope::RequestHead;
+use crate::pending::Awaited;
 use crate::refusal;
 use crate::request::Request;
-use crate::store::{Change, Found, Stage, Unfinished};
+use crate::store::{Change, Found, Record, Stage, StoredMessage, Unfinished};
 use crate::target::Target;
 
 use super::intake::InFirstPhase;
 use super::shared::Shared;
 
+/// A request that an earlier run left open. It is in the tables already.
+pub(super) struct Open {
+    request: Arc<Request>,
+    left: Unfinished,
+    target: Option<Arc<Target>>,
+    /// Of a write that was published: its reply is waited for.
+    awaited: Option<(Awaited, Arc<str>)>,
+    phase: InFirstPhase,
+}
+
 impl Shared {
-    /// Goes on with what an earlier run left.
-    pub(super) async fn resume(self: &Arc<Self>, found: Found) {
+    /// Puts what an earlier run left into the tables, so that whatever is heard from now on finds it there.
+    pub(super) async fn remember(self: &Arc<Self>, found: Found) -> Vec<Open> {
         {
             let mut seen = self.seen.lock();
             found.finished.iter().for_each(|id| seen.finish(id));
@@ -25,6 +37,7 @@ impl Shared {
             let count = found.unfinished.len();
             tracing::info!(service = %self.settings.name, count, "going on with what was open");
         }
+        let mut all = Vec::with_capacity(found.unfinished.len());
         for left in found.unfinished {
             let Ok(head) = RequestHead::read(&left.request.headers) else {
                 // Written by another version: it cannot be answered.
@@ -33,21 +46,91 @@ impl Shared {
                 continue;
             };
             let request = Arc::new(self.request_of(head, &left));
-            self.seen
-                .lock()
-                .open
-                .insert(request.id.clone(), Arc::clone(&request));
-            let shared = Arc::clone(self);
-            let phase = InFirstPhase::new(self);
-            match left.record.stage {
-                // Before anything is heard of its target.
-                Stage::Accepted => self.watch_again(&request, left, phase).await,
-                Stage::Received | Stage::Started => {
-                    self.tasks
-                        .spawn(async move { shared.serve_again(request, left, phase).await });
-                }
+            let mut seen = self.seen.lock();
+            seen.open.insert(request.id.clone(), Arc::clone(&request));
+            drop(seen);
+            all.push(self.remember_one(request, left));
+        }
+        all
+    }
+
+    fn remember_one(self: &Arc<Self>, request: Arc<Request>, left: Unfinished) -> Open {
+        let named = left.record.target.as_deref();
+        let target = named.and_then(|name| self.target(name).or_else(|| self.rediscover(name)));
+        let awaited = match (left.record.stage, &target, left.record.forwarded_as.last()) {
+            (Stage::Started, Some(target), Some(id)) if left.reply.is_none() => {
+                self.await_again(&request, target, id)
+            }
+            _ => None,
+        };
+        if left.record.stage == Stage::Accepted {
+            let mut jobs = self.jobs.lock();
+            jobs.open(&request, left.record.job_key.clone());
+            if let Some(job) = jobs.get_mut(&request.id) {
+                job.tried.clone_from(&left.record.tried);
+                job.replied = left.record.replied;
+            }
+            // Results that come before the job goes on wait for that.
+            if let (Some(target), Some(id)) = (&target, left.record.forwarded_as.last()) {
+                jobs.driving(&request.id, target.name(), id);
             }
         }
+        Open {
+            request,
+            left,
+            target,
+            awaited,
+            phase: InFirstPhase::new(self),
+        }
+    }
+
+    /// The reply to a write that was, or was about to be, published.
+    fn await_again(
+        &self,
+        request: &Request,
+        target: &Target,
+        request_id: &SmolStr,
+    ) -> Option<(Awaited, Arc<str>)> {
+        let operation = Arc::clone(target.operation(&request.function)?);
+        let from = target.settings.destination.as_str().into();
+        let awaited = self
+            .pending
+            .expect(request_id.clone(), from, (&*operation).into());
+        Some((awaited, operation))
+    }
+
+    /// Goes on with what an earlier run left.
+    pub(super) fn resume(self: &Arc<Self>, all: Vec<Open>) {
+        for open in all {
+            let shared = Arc::clone(self);
+            self.tasks.spawn(async move { shared.go_on(open).await });
+        }
+    }
+
+    async fn go_on(self: &Arc<Self>, open: Open) {
+        let Open {
+            request,
+            left,
+            target,
+            awaited,
+            phase,
+        } = open;
+        match (left.record.stage, left.reply) {
+            (Stage::Accepted, reply) => {
+                request.acknowledge();
+                let reply = reply.filter(|_| !left.record.replied);
+                self.watch_again(&request, target, left.record, reply).await;
+            }
+            (Stage::Received | Stage::Started, Some(reply)) => {
+                // Whether it had arrived is not known.
+                self.counts.replies_again.add();
+                self.publish_reply(&request, reply).await;
+                self.finish(&request).await;
+            }
+            (Stage::Started, None) => self.await_started(&request, target, awaited).await,
+            (Stage::Received, None) => self.run(request).await,
+        }
+        drop(phase);
     }
 
     fn request_of(&self, head: RequestHead, left: &Unfinished) -> Request {
@@ -66,68 +149,26 @@ impl Shared {
         request
     }
 
-    /// A request whose first phase had not ended.
-    async fn serve_again(
-        self: Arc<Self>,
-        request: Arc<Request>,
-        left: Unfinished,
-        phase: InFirstPhase,
-    ) {
-        if let Some(reply) = left.reply {
-            // Whether it had arrived is not known.
-            self.counts.replies_again.add();
-            self.publish_reply(&request, reply).await;
-            self.finish(&request).await;
-        } else if left.record.stage == Stage::Started {
-            self.await_started(&request, &left).await;
-        } else {
-            self.run(request).await;
-        }
-        drop(phase);
-    }
-
     /// A write that was, or was about to be, published: its reply may still come, and it is not driven
     /// again.
-    async fn await_started(self: &Arc<Self>, request: &Arc<Request>, left: &Unfinished) {
-        let target = left
-            .record
-            .target
-            .as_deref()
-            .and_then(|name| self.target(name));
-        let reply = match (target, left.record.forwarded_as.last()) {
-            (Some(target), Some(request_id)) => {
-                self.reply_of_started(request, &target, request_id).await
+    async fn await_started(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        target: Option<Arc<Target>>,
+        awaited: Option<(Awaited, Arc<str>)>,
+    ) {
+        if let (Some(target), Some((mut awaited, operation))) = (target, awaited) {
+            let limit = self.ack_timeout(request);
+            super::shared::up(&target.broker).await;
+            if let Ok(reply) = tokio::time::timeout(limit, awaited.reply()).await {
+                return self
+                    .answer_started(request, &target, reply, operation)
+                    .await;
             }
-            _ => None,
-        };
-        if let Some((target, reply, operation)) = reply {
-            return self
-                .answer_started(request, &target, reply, operation)
-                .await;
         }
         let reason = "the proxy was restarted while it ran";
         let text = refusal::outcome_unknown(&request.head.operation_id, reason);
         self.refuse(request, text).await;
-    }
-
-    async fn reply_of_started(
-        self: &Arc<Self>,
-        request: &Request,
-        target: &Arc<Target>,
-        request_id: &smol_str::SmolStr,
-    ) -> Option<(Arc<Target>, crate::pending::Reply, Arc<str>)> {
-        let operation = Arc::clone(target.operation(&request.function)?);
-        let from = target.settings.destination.as_str().into();
-        let mut awaited = self
-            .pending
-            .expect(request_id.clone(), from, (&*operation).into());
-        let limit = self.ack_timeout(request);
-        let waited = async {
-            super::shared::up(&target.broker).await;
-            awaited.reply().await
-        };
-        let reply = tokio::time::timeout(limit, waited).await.ok()?;
-        Some((Arc::clone(target), reply, operation))
     }
 
     async fn answer_started(
@@ -160,43 +201,32 @@ impl Shared {
     async fn watch_again(
         self: &Arc<Self>,
         request: &Arc<Request>,
-        left: Unfinished,
-        phase: InFirstPhase,
+        target: Option<Arc<Target>>,
+        record: Record,
+        reply: Option<StoredMessage>,
     ) {
-        let record = left.record;
-        let name = record.target.clone();
-        {
-            let mut jobs = self.jobs.lock();
-            jobs.open(request, record.job_key.clone());
-            if let Some(job) = jobs.get_mut(&request.id) {
-                job.tried.clone_from(&record.tried);
-                job.replied = record.replied;
-            }
-            if let (Some(name), Some(id)) = (&name, record.forwarded_as.last()) {
-                jobs.driving(&request.id, name, id);
-            }
-        }
-        request.acknowledge();
-        let reply = left.reply.filter(|_| !record.replied);
         if reply.is_some() {
             self.counts.replies_again.add();
         }
-        let target = name.as_deref().and_then(|name| self.target(name));
-        let shared = Arc::clone(self);
-        let request = Arc::clone(request);
-        self.tasks.spawn(async move {
-            match target {
-                Some(target) => {
-                    let slot = shared.slot_on(&request, &target).await;
-                    let open = target.begin_job();
-                    shared
-                        .start_job(&request, record.job_key, slot, open, reply)
-                        .await;
-                }
-                None => shared.drive_again(&request, reply, record.tried).await,
-            }
-            drop(phase);
-        });
+        if let Some(target) = target {
+            let slot = self.slot_on(request, &target).await;
+            let open = target.begin_job();
+            return self
+                .start_job(request, record.job_key, slot, open, reply)
+                .await;
+        }
+        // It was between two targets, or the one that had it is not there any more.
+        if let Some(reply) = reply {
+            self.send_job_reply(request, reply).await;
+        }
+        let was_on = record.target.into_iter();
+        let tried: Vec<Arc<str>> = record.tried.into_iter().chain(was_on).collect();
+        self.drive_on(
+            request,
+            &tried,
+            "the proxy was restarted and its target is not there",
+        )
+        .await;
     }
 
     /// A concurrency slot of a target, for a job that it had before the restart. `None`: it has none free
@@ -224,27 +254,5 @@ impl Shared {
             .await
             .ok()?;
         taken.ok().and_then(|done| done.value)
-    }
-
-    /// A job that was between two targets.
-    async fn drive_again(
-        self: &Arc<Self>,
-        request: &Arc<Request>,
-        reply: Option<crate::store::StoredMessage>,
-        tried: Vec<Arc<str>>,
-    ) {
-        if let Some(reply) = reply {
-            self.publish_reply(request, reply).await;
-        }
-        match self.drive(request, &tried).await {
-            Ok(driven) => {
-                self.counts.jobs_redriven.add();
-                self.accept(request, driven, false).await;
-            }
-            Err(undriven) => {
-                let reason = format!("no other target took it over: {}", undriven.error);
-                self.fail_job(&request.id, reason, false).await;
-            }
-        }
     }
 }

@@ -38,6 +38,15 @@ impl Schema {
             .unwrap_or(SmolStr::new_static(SDK_VERSION_SPOKEN))
     }
 
+    /// A target was taken out: what another one says counts from now on, and until then what it said.
+    pub(super) fn forget(&mut self, rank: u32) {
+        if let Some((known, _)) = &mut self.known
+            && *known == rank
+        {
+            *known = u32::MAX;
+        }
+    }
+
     /// A target speaks this version.
     pub(super) fn heard(&mut self, version: Option<SmolStr>) {
         if version.is_some() && self.known.is_none() {

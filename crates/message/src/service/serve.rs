@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future;
-use mainstay_engine::{CallErrorKind, Marks, Stopped};
+use mainstay_engine::{CallErrorKind, Marks, Sent, Stopped};
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -137,7 +137,10 @@ impl Shared {
                 let tried = parts.attempts.iter().map(|it| it.endpoint.to_string());
                 let tried = tried.collect::<Vec<_>>().join(", ");
                 let reason = format!("Tried {tried}: {}.", failure.message);
-                refusal::unavailable(operation, &reason)
+                match failure.sent {
+                    Sent::Maybe => refusal::unanswered(operation, &reason),
+                    Sent::No | Sent::YesUnprocessed => refusal::unavailable(operation, &reason),
+                }
             }
             CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. } => {
                 refusal::unavailable(operation, "It was cancelled.")
@@ -247,6 +250,14 @@ impl Shared {
                 .map(|job| self.record_of(job, Some(&target)))
         };
         let Some(record) = record else {
+            // Its last result came before its acknowledgement was known.
+            if let Some(reply) = stored {
+                self.send_job_reply(request, reply).await;
+            }
+            reply
+                .take_acknowledgement()
+                .into_iter()
+                .for_each(|it| it.acknowledge());
             return;
         };
         let update = Change::Update {
@@ -279,14 +290,8 @@ impl Shared {
         open: OpenJob,
         reply: Option<StoredMessage>,
     ) {
-        if let Some(reply) = reply.and_then(publication) {
-            let shared = Arc::clone(self);
-            let id = request.id.clone();
-            let done = move |result: Result<(), PublishError>| shared.reply_confirmed(id, result);
-            self.fronts[request.front]
-                .outbox
-                .send(reply, Box::new(done))
-                .await;
+        if let Some(reply) = reply {
+            self.send_job_reply(request, reply).await;
         }
         let mut held = Some((slot, open));
         loop {
@@ -304,6 +309,24 @@ impl Shared {
             }
         }
         self.jobs_changed.notify_one();
+    }
+
+    /// Publishes a job's reply, ahead of everything that follows for it.
+    pub(super) async fn send_job_reply(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        reply: StoredMessage,
+    ) {
+        let Some(reply) = publication(reply) else {
+            return;
+        };
+        let shared = Arc::clone(self);
+        let id = request.id.clone();
+        let done = move |result: Result<(), PublishError>| shared.reply_confirmed(id, result);
+        self.fronts[request.front]
+            .outbox
+            .send(reply, Box::new(done))
+            .await;
     }
 
     /// A job's reply has arrived, or never will.

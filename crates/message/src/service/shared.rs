@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mainstay_engine::Source;
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub schema: Mutex<Schema>,
     /// Requests in their first phase.
     pub in_first_phase: AtomicUsize,
+    /// Targets that were added later, counted.
+    pub came_later: AtomicUsize,
     /// No new requests are taken.
     pub stopping: AtomicBool,
     pub started: Instant,
@@ -118,15 +120,21 @@ impl Relayed {
 }
 
 impl Shared {
-    /// A target's place in the order of groups and of its group, the lowest first. A group that is not in
-    /// the order comes last.
-    pub(super) fn rank(&self, target: &TargetSettings, place: usize) -> u32 {
+    /// A target's place in the order of groups and of the settings, the lowest first. One that came later stands
+    /// behind those of its group; a group that is not in the order comes last.
+    pub(crate) fn rank(&self, target: &TargetSettings) -> u32 {
         const GROUP: usize = 1 << 16;
         let groups = &self.settings.group_order;
-        let group = groups
+        let group = groups.iter().position(|group| *group == target.group);
+        let of_settings = self
+            .settings
+            .targets
             .iter()
-            .position(|group| *group == target.group)
-            .unwrap_or(groups.len());
+            .position(|it| it.name == target.name);
+        let place = of_settings.unwrap_or_else(|| {
+            self.settings.targets.len() + self.came_later.fetch_add(1, Ordering::Relaxed)
+        });
+        let group = group.unwrap_or(groups.len());
         u32::try_from(group * GROUP + place.min(GROUP - 1)).unwrap_or(u32::MAX)
     }
 
@@ -179,15 +187,26 @@ impl Shared {
 
     /// Makes what follows from news of a target.
     pub(super) fn follow(&self, target: &Target, change: Option<LifeChange>) {
-        // A refusal: the target was removed meanwhile.
-        match change {
-            None => {}
-            Some(LifeChange::SetAside(reason)) => {
+        let Some(change) = change else {
+            return;
+        };
+        let reason = match change {
+            LifeChange::SetAside(reason) => {
                 self.counts.targets_set_aside.add();
-                let _ = self.source.set_aside(target.name(), &reason);
+                reason
             }
-            Some(LifeChange::TakeBack) => {
-                let _ = self.source.take_back(target.name());
+            LifeChange::TakeBack => String::new(),
+        };
+        // What others have decided meanwhile counts, not the order in which it is told.
+        loop {
+            let aside = target.life.lock().is_aside();
+            let told = match aside {
+                true => self.source.set_aside(target.name(), &reason),
+                false => self.source.take_back(target.name()),
+            };
+            // A refusal: the target was removed meanwhile.
+            if told.is_err() || target.life.lock().is_aside() == aside {
+                return;
             }
         }
     }

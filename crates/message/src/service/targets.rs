@@ -71,6 +71,7 @@ impl Service {
     pub fn remove_target(&self, name: &str) -> Result<(), TargetError> {
         let removed = self.shared.source.remove_endpoint(name)?;
         removed.member.tasks.stop();
+        self.shared.schema.lock().forget(removed.member.rank);
         self.move_jobs(name);
         Ok(())
     }
@@ -114,14 +115,17 @@ impl Service {
 impl Shared {
     /// Adds a target and everything that listens to it.
     pub(super) fn place(self: &Arc<Self>, settings: TargetSettings) -> Result<(), TargetError> {
-        self.place_as(settings, false)
+        let target = self.add(settings, false)?;
+        self.listen_to(&target);
+        Ok(())
     }
 
-    fn place_as(
-        self: &Arc<Self>,
+    /// Adds a target. Nothing of it is heard yet.
+    pub(super) fn add(
+        &self,
         settings: TargetSettings,
         discovered: bool,
-    ) -> Result<(), TargetError> {
+    ) -> Result<Arc<Target>, TargetError> {
         let name = Arc::clone(&settings.name);
         let broker = self.broker_of(&settings)?;
         for known in self.targets() {
@@ -147,7 +151,7 @@ impl Shared {
         let spec = EndpointSpec::new(EndpointId::from(&*name), ())
             .weight(settings.weight)
             .policy(Arc::clone(&settings.policy));
-        let rank = self.rank(&settings, self.targets().len());
+        let rank = self.rank(&settings);
         let target = Target::new(settings, rank, broker, self.tasks.child());
         let target = Arc::new(match discovered {
             true => target.discovered(),
@@ -160,8 +164,7 @@ impl Shared {
             weight: spec.weight,
             policy: spec.policy,
         })?;
-        self.listen_to(&target);
-        Ok(())
+        Ok(target)
     }
 
     fn broker_of(&self, settings: &TargetSettings) -> Result<Arc<dyn Broker>, TargetError> {
@@ -180,7 +183,7 @@ impl Shared {
     }
 
     /// Hears a target's events and what it says of its life, and checks it.
-    fn listen_to(self: &Arc<Self>, target: &Arc<Target>) {
+    pub(super) fn listen_to(self: &Arc<Self>, target: &Arc<Target>) {
         let destination = &target.settings.destination;
         let events = destination.events();
         // Our own queue: the one that the SDK would name is shared by all who listen.
@@ -300,6 +303,36 @@ impl Shared {
             .spawn(async move { shared.take_discovered(settings, said).await });
     }
 
+    /// A target that announced itself to an earlier run and has open work: it is one again.
+    pub(super) fn rediscover(&self, name: &str) -> Option<Arc<Target>> {
+        let identity = Identity::parse(name).ok()?;
+        let discovery = self
+            .settings
+            .discover
+            .iter()
+            .find(|it| fits(&it.pattern, name))?;
+        let broker = discovery
+            .broker
+            .as_ref()
+            .or(self.settings.brokers.first())?;
+        let capability = &self.settings.capability_name;
+        let map = self.functions().into_iter().map(|function| {
+            let operation = Arc::from(format!("{capability}.{function}"));
+            (function, operation)
+        });
+        let settings = discovered(discovery, &identity, broker, map.collect());
+        self.add(settings, true).ok()
+    }
+
+    /// The fronted functions.
+    fn functions(&self) -> Vec<Arc<str>> {
+        let mut functions: Vec<Arc<str>> = self.settings.operations.keys().cloned().collect();
+        for target in &self.settings.targets {
+            functions.extend(target.operation_map.keys().cloned());
+        }
+        functions
+    }
+
     /// The operations of a schema under the fronted functions; `None`: one is missing.
     fn mapped_by(&self, said: &Value) -> Option<BTreeMap<Arc<str>, Arc<str>>> {
         let capability = &self.settings.capability_name;
@@ -308,11 +341,7 @@ impl Shared {
             .get("capabilities")?
             .get(&**capability)?
             .get("endpoints")?;
-        let mut functions: Vec<Arc<str>> = self.settings.operations.keys().cloned().collect();
-        for target in &self.settings.targets {
-            functions.extend(target.operation_map.keys().cloned());
-        }
-        let mapped = functions.into_iter().map(|function| {
+        let mapped = self.functions().into_iter().map(|function| {
             endpoints.get(&*function)?;
             let operation = Arc::from(format!("{capability}.{function}"));
             Some((function, operation))
@@ -324,15 +353,16 @@ impl Shared {
         let Ok(broker) = self.broker_of(&settings) else {
             return;
         };
-        let rank = self.rank(&settings, self.targets().len());
+        let rank = self.rank(&settings);
         let asked = Target::new(settings.clone(), rank, broker, self.tasks.child());
         if !self.check(&asked).await {
             tracing::info!(service = %self.settings.name, target = %settings.name, "not taken: it does not answer");
             return;
         }
-        match self.place_as(settings, true) {
-            Ok(()) => {
-                self.schema.lock().learn(rank, said, None);
+        match self.add(settings, true) {
+            Ok(target) => {
+                self.listen_to(&target);
+                self.take_said(rank, said, None).await;
             }
             Err(error) => tracing::warn!(service = %self.settings.name, %error, "not taken"),
         }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_engine::{CallErrorKind, Safety};
+use mainstay_engine::{RejectionReason, Safety};
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
+use crate::request::Request;
 use crate::store::Change;
 
-use super::attempt::AttemptError;
+use super::attempt::Undriven;
 use super::shared::Shared;
 
+/// Before another try of a job for which no target has room.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 /// The watch looks at least so often, whatever it was told.
 const NAP_MAX: Duration = Duration::from_secs(60);
 
@@ -71,34 +74,52 @@ impl Shared {
             return;
         };
         tracing::warn!(service = %self.settings.name, %id, %target, reason, "job taken from its target");
-        if request.operation.safety == Safety::Write {
-            let reason = format!("{target} has not finished it: {reason}");
-            return self.fail_job(id, reason, true).await;
-        }
         let update = Change::Update {
             id: id.clone(),
             record,
         };
         self.write(vec![update], false).await;
-        match self.drive(&request, &tried).await {
-            Ok(driven) => {
-                self.counts.jobs_redriven.add();
-                self.accept(&request, driven, false).await;
-            }
-            Err(undriven) => {
-                let parts = undriven.error.into_parts();
-                let why = match parts.kind {
-                    CallErrorKind::Rejected(rejection) => rejection.message,
-                    CallErrorKind::Failed {
-                        error: Some(AttemptError::Refused(reply)),
-                        ..
-                    } => reply.text().into_owned(),
-                    CallErrorKind::Failed { failure, .. } => failure.message.into_owned(),
-                    CallErrorKind::Neutral(_) | CallErrorKind::Redirected { .. } => String::new(),
-                };
-                let reason = format!("{target}: {reason}; no other target took it over: {why}");
-                self.fail_job(id, reason, false).await;
-            }
-        }
+        self.drive_on(&request, &tried, &format!("{target}: {reason}"))
+            .await;
     }
+
+    /// Drives an accepted job on a target that has not had it, or ends it. `reason`: why it needs another.
+    pub(super) async fn drive_on(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        tried: &[Arc<str>],
+        reason: &str,
+    ) {
+        if request.operation.safety == Safety::Write {
+            return self.fail_job(&request.id, reason.to_owned(), true).await;
+        }
+        // Targets that are full now have room when one of their jobs ends.
+        let patience = Instant::now() + self.result_timeout(request);
+        let undriven = loop {
+            match self.drive(request, tried).await {
+                Ok(driven) => {
+                    self.counts.jobs_redriven.add();
+                    return self.accept(request, driven, false).await;
+                }
+                Err(undriven) if is_full(&undriven) && Instant::now() < patience => {
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err(undriven) => break undriven,
+            }
+        };
+        let why = undriven.reason();
+        let reason = format!("{reason}; no other target took it over: {why}");
+        self.fail_job(&request.id, reason, false).await;
+    }
+}
+
+/// Whether every target that fits has as much work as it takes.
+fn is_full(undriven: &Undriven) -> bool {
+    let rejection = undriven.error.rejection();
+    rejection.is_some_and(|it| {
+        matches!(
+            it.reason,
+            RejectionReason::QueueFull | RejectionReason::QueueTimeout
+        )
+    })
 }

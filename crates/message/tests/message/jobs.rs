@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::actors::{Does, event};
-use crate::world::World;
+use crate::world::{World, policy, settings};
 
 const STEP: Duration = Duration::from_secs(1);
 
@@ -218,4 +218,38 @@ async fn the_jobs_of_a_target_that_is_removed_go_to_the_next_one() {
     assert_eq!(results(&world, 2).await, all_of("worker-b", 2));
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(world.client.hears_nothing_more().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_room_on_the_next_target_rather_than_fail() {
+    let mut settings = settings();
+    for target in &mut settings.targets {
+        target.max_in_flight = Some(1);
+        target.policy = policy(1, mainstay_message::Spread::ActiveStandby, Some(1));
+    }
+    let world = World::of(
+        settings,
+        Does::Stalls {
+            after: 0,
+            step: STEP,
+        },
+        Does::Job {
+            results: 3,
+            step: Duration::from_secs(18),
+        },
+    )
+    .await;
+    world.call("job", json!({"id": "stalls"})).await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    world.call("job", json!({"id": "other"})).await;
+    // The first one is overdue while the second one keeps the standby busy for a minute more.
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let event = world.client.event().await.json();
+        if event["status"] == "done" {
+            ended.push(event["id"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(ended, ["other", "stalls"]);
+    assert_eq!(world.count("jobs_failed"), 0);
 }

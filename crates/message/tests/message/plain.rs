@@ -157,10 +157,11 @@ async fn with_no_target_left_the_caller_gets_an_error_and_one_only() {
     let reply = world.call("run", json!(1)).await;
     assert!(reply.has_error);
     assert!(
-        reply
-            .text
-            .starts_with("Function 'Compute.run' is currently not available for use."),
-        "{}",
+        reply.text.starts_with(
+            "Service domain logic threw explicit exception:
+unavailable: "
+        ),
+        "what they did is not known: {}",
         reply.text
     );
     assert!(
@@ -317,4 +318,22 @@ async fn a_lost_confirmation_of_a_forwarded_request_does_not_repeat_it() {
     assert_eq!((reply.request_id, reply.has_error), (id, false));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((world.a.runs(), world.b.runs()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_never_left_is_no_unknown_outcome() {
+    let world = World::new(Does::Echo, Does::Echo).await;
+    let id = world.send("write", json!(1)).await;
+    // Taken in, and nothing can leave any more.
+    tokio::task::yield_now().await;
+    world.connection.cut();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    world.connection.mend();
+    let reply = world.client.reply().await;
+    assert_eq!(reply.request_id, id);
+    let ran = world.a.runs() + world.b.runs();
+    assert!(ran <= 1);
+    if ran == 0 {
+        assert!(!reply.text.contains("outcome_unknown"), "{}", reply.text);
+    }
 }

@@ -127,3 +127,42 @@ async fn a_reply_that_was_not_confirmed_is_published_again_and_counted() {
     assert!(world.count("replies_again") == 1);
     assert_eq!(world.a.runs(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_accepted_write_whose_target_is_gone_from_the_file_is_not_run_twice() {
+    let mut world = World::new(
+        Does::Stalls {
+            after: 0,
+            step: STEP,
+        },
+        Does::Job {
+            results: 1,
+            step: STEP,
+        },
+    )
+    .await;
+    world.call("job_write", json!({"id": "w"})).await;
+    world.call("job", json!({"id": "j"})).await;
+    tokio::time::sleep(STEP).await;
+    world
+        .settings
+        .targets
+        .retain(|target| &*target.name != "worker-a");
+    world.restart().await;
+    let mut told = [world.client.event().await, world.client.event().await];
+    told.sort_by_key(|event| {
+        event.text.contains("job_failed") || event.headers.get("event_name") == Some("job_failed")
+    });
+    assert_eq!(
+        told[0].json()["worker"],
+        "worker-b",
+        "the other one may run again"
+    );
+    let failed = told[1].json();
+    assert_eq!(
+        (&failed["job_id"], &failed["outcome_unknown"]),
+        (&json!("w"), &json!(true))
+    );
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!((world.a.runs(), world.b.runs()), (2, 1));
+}
