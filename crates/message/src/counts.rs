@@ -58,6 +58,8 @@ counts! {
     messages_malformed,
     /// Events relayed under the fronted name, with results of jobs.
     events_relayed,
+    /// Events that the broker gave once more; they were not relayed again.
+    events_repeated,
     /// Requests of targets relayed to callers.
     requests_relayed,
     /// Results of a job from a target that does not have it any more; dropped.

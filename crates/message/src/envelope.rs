@@ -141,6 +141,8 @@ impl RequestHead {
 /// The headers of an event, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventHead {
+    /// Unique for each message.
+    pub message_id: SmolStr,
     /// Who has published it.
     pub source: SmolStr,
     /// Its capability.
@@ -157,11 +159,12 @@ impl EventHead {
     /// # Errors
     /// The first that is missing or malformed.
     pub fn read(headers: &Headers) -> Result<Self, HeadFault> {
-        id(headers, MESSAGE_ID)?;
+        let message_id = id(headers, MESSAGE_ID)?;
         let source = checked(headers, SOURCE, is_name)?;
         checked(headers, CREATED_AT, is_time)?;
         checked(headers, SDK_VERSION, is_version)?;
         Ok(EventHead {
+            message_id,
             source,
             data_handler: data_handler(headers)?,
             capability: checked(headers, CAPABILITY_NAME, is_word)?,

@@ -33,7 +33,8 @@ pub use hooks::{Hooks, JobFailure, JobResult, NoHooks};
 pub use identity::{Identity, IdentityError};
 pub use object::{Object, ObjectError, ObjectPlace, ObjectStore};
 pub use service::{
-    JobStatus, Service, ServiceParts, ServiceStatus, StartError, TargetError, TargetStatus,
+    FailedJob, JobStatus, Service, ServiceParts, ServiceStatus, StartError, TargetError,
+    TargetStatus,
 };
 pub use settings::{
     Discovery, ErrorRule, MessageLimits, ObjectStoreSettings, OperationKind, OperationSettings,

@@ -1,6 +1,7 @@
 //! A proxied service: the fronted identity, its targets, and everything that runs for them.
 
 mod attempt;
+mod events;
 mod intake;
 mod monitor;
 mod relay;
@@ -35,7 +36,7 @@ use crate::store::{JobStore, MemoryStore, StoreError};
 use crate::target::Target;
 
 use shared::{Front, Shared, up};
-pub use status::{JobStatus, LinkStatus, ServiceStatus, TargetStatus};
+pub use status::{FailedJob, JobStatus, LinkStatus, ServiceStatus, TargetStatus};
 pub use targets::TargetError;
 
 /// Messages that may wait here for each subscription, beyond the protocol's own window.
@@ -288,6 +289,8 @@ fn build(parts: ServiceParts) -> Result<Shared, StartError> {
         jobs_changed: tokio::sync::Notify::new(),
         seen: Mutex::default(),
         relayed: Mutex::default(),
+        events: Mutex::default(),
+        failed: Mutex::default(),
         store,
         objects,
         hooks,

@@ -19,6 +19,7 @@ use crate::request::{Request, requests_of, responses_of};
 use crate::settings::OperationKind;
 use crate::target::Target;
 
+use super::events::Repeated;
 use super::shared::{RelayedRequest, Shared};
 
 impl Shared {
@@ -51,6 +52,15 @@ impl Shared {
             return self.drop_malformed(delivery, &"another sent it than its topic says");
         }
         target.life.lock().sign(Instant::now());
+        let known = self.events.lock().unless_known(&head.message_id, delivery);
+        let delivery = match known {
+            Ok(delivery) => delivery,
+            Err(Repeated(acknowledgement)) => {
+                self.counts.events_repeated.add();
+                acknowledgement.into_iter().for_each(|it| it.acknowledge());
+                return;
+            }
+        };
         match self.whose(target, &delivery) {
             Verdict::Ordinary => self.relay_event(delivery, None).await,
             Verdict::Result(id) => self.relay_result(&id, target.name(), delivery).await,
@@ -122,6 +132,9 @@ impl Shared {
         target: &str,
         delivery: Delivery,
     ) {
+        let asked = self.jobs.lock().get(id).map(|job| Arc::clone(&job.request));
+        // Read, and hooks called, outside of the lock.
+        let last = asked.is_some_and(|request| self.is_last(&request, &delivery));
         let request = {
             let mut jobs = self.jobs.lock();
             let Some(job) = jobs
@@ -133,7 +146,6 @@ impl Shared {
                 return acknowledge(delivery);
             };
             let request = Arc::clone(&job.request);
-            let last = self.is_last(&request, &delivery);
             jobs.renew(id, Instant::now() + self.result_timeout(&request));
             if last {
                 jobs.end(id);
@@ -163,7 +175,7 @@ impl Shared {
     /// the job that ends with it.
     async fn relay_event(self: &Arc<Self>, mut delivery: Delivery, ends: Option<Arc<Request>>) {
         let acknowledgement = delivery.acknowledgement.take();
-        let Some((topic, capability)) = self.fronted_event(&delivery) else {
+        let Some((topic, capability, event)) = self.fronted_event(&delivery) else {
             return self.drop_malformed(delivery, &"its capability or name is no level of a topic");
         };
         let mut headers = delivery.headers;
@@ -178,15 +190,18 @@ impl Shared {
             expiry: None,
             mandatory: false,
         };
+        self.events.lock().begin(event.clone());
         let left = Arc::new(AtomicUsize::new(self.fronts.len()));
-        let once = Arc::new(Mutex::new(Some((acknowledgement, ends))));
+        let once = Arc::new(Mutex::new(Some((acknowledgement, ends, event))));
         for front in &self.fronts {
             let (left, once, shared) = (Arc::clone(&left), Arc::clone(&once), Arc::clone(self));
             let done = move |_: Result<(), _>| {
                 if left.fetch_sub(1, Ordering::AcqRel) == 1
-                    && let Some((acknowledgement, ends)) = once.lock().take()
+                    && let Some((acknowledgement, ends, event)) = once.lock().take()
                 {
-                    shared.event_relayed(acknowledgement, ends);
+                    let repeated = shared.events.lock().end(event);
+                    let all = acknowledgement.into_iter().chain(repeated).collect();
+                    shared.event_relayed(all, ends);
                 }
             };
             front.outbox.send(message.clone(), Box::new(done)).await;
@@ -195,7 +210,7 @@ impl Shared {
 
     fn event_relayed(
         self: &Arc<Self>,
-        acknowledgement: Option<Box<dyn crate::broker::Acknowledge>>,
+        acknowledgements: Vec<Box<dyn crate::broker::Acknowledge>>,
         ends: Option<Arc<Request>>,
     ) {
         self.counts.events_relayed.add();
@@ -204,19 +219,19 @@ impl Shared {
             // The result is acknowledged once the end is written down: given again it would be of no job.
             self.tasks.spawn(async move {
                 shared.finish(&request).await;
-                acknowledgement.into_iter().for_each(|it| it.acknowledge());
+                acknowledgements.into_iter().for_each(|it| it.acknowledge());
             });
         } else {
-            acknowledgement.into_iter().for_each(|it| it.acknowledge());
+            acknowledgements.into_iter().for_each(|it| it.acknowledge());
         }
     }
 
-    /// Where an event of a target goes, and the name of its capability there.
-    fn fronted_event(&self, delivery: &Delivery) -> Option<(Topic, SmolStr)> {
+    /// Where an event of a target goes, the name of its capability there, and its id.
+    fn fronted_event(&self, delivery: &Delivery) -> Option<(Topic, SmolStr, SmolStr)> {
         let head = EventHead::read(&delivery.headers).ok()?;
         let capability = self.fronted_capability(&head.capability);
         let topic = self.settings.identity.event(&capability, &head.event)?;
-        Some((topic, capability))
+        Some((topic, capability, head.message_id))
     }
 
     /// The fronted name of a target's capability: those that do the fronted functions are the fronted one.
@@ -314,7 +329,7 @@ impl Shared {
         }
         let done = move |_: Result<(), _>| {
             shared.counts.requests_relayed.add();
-            shared.event_relayed(acknowledgement, ends);
+            shared.event_relayed(acknowledgement.into_iter().collect(), ends);
         };
         self.fronts[request.front]
             .outbox

@@ -268,10 +268,12 @@ impl Shared {
             id: request.id.clone(),
             reply,
         });
-        // One that is not written down is watched all the same, but a restart forgets it.
-        self.write(std::iter::once(update).chain(reply_change).collect(), true)
-            .await;
-        request.acknowledge();
+        let changes = std::iter::once(update).chain(reply_change).collect();
+        if self.write(changes, true).await {
+            request.acknowledge();
+        }
+        // One that is not written down is watched all the same; a restart gets it from its broker again, which has no
+        // acknowledgement until its end.
         if let Some(it) = reply.take_acknowledgement() {
             it.acknowledge();
         }
@@ -436,6 +438,7 @@ impl Shared {
             outcome_unknown,
         };
         tracing::warn!(service = %self.settings.name, id = %id, reason = %failure.reason, "job failed");
+        self.remember_failed(&job, &failure);
         self.hooks.job_failed(&failure);
         self.publish_job_failed(request, &failure).await;
         self.finish(request).await;

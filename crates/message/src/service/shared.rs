@@ -12,7 +12,9 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::events::RelayedEvents;
 use super::schema::Schema;
+use super::status::FailedJob;
 use crate::broker::{Broker, Link};
 use crate::counts::Counts;
 use crate::hooks::Hooks;
@@ -44,6 +46,9 @@ pub(crate) struct Shared {
     pub jobs_changed: Notify,
     pub seen: Mutex<Seen>,
     pub relayed: Mutex<Relayed>,
+    pub events: Mutex<RelayedEvents>,
+    /// The last jobs that could not be finished, the oldest first.
+    pub failed: Mutex<VecDeque<FailedJob>>,
     pub store: Arc<dyn JobStore>,
     pub objects: Vec<Arc<dyn ObjectStore>>,
     pub hooks: Arc<dyn Hooks>,

@@ -12,6 +12,8 @@ use crate::jobs::Job;
 use crate::target::Target;
 
 use super::Service;
+use super::shared::Shared;
+use crate::hooks::JobFailure;
 
 /// A service at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -123,6 +125,52 @@ pub struct JobStatus {
     pub received_at_ms: i64,
 }
 
+/// A job that could not be finished.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailedJob {
+    /// The message id of its request.
+    pub id: String,
+    /// The fronted operation.
+    pub operation: String,
+    /// Its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_key: Option<Arc<str>>,
+    /// Who asked for it.
+    pub source: SmolStr,
+    /// Who had it.
+    pub tried: Vec<Arc<str>>,
+    /// Why nobody finishes it.
+    pub reason: String,
+    /// Whether it may have taken effect and was not driven again for that reason.
+    pub outcome_unknown: bool,
+    /// When that was found, in milliseconds since 1970.
+    pub failed_at_ms: i64,
+}
+
+/// Failures that are kept for readers.
+const FAILED_MAX: usize = 1000;
+
+impl Shared {
+    /// Keeps what became of a job for readers.
+    pub(super) fn remember_failed(&self, job: &Job, failure: &JobFailure) {
+        let failed = FailedJob {
+            id: failure.id.clone(),
+            operation: failure.operation.clone(),
+            job_key: failure.key.clone(),
+            source: job.request.head.source.clone(),
+            tried: failure.targets.clone(),
+            reason: failure.reason.clone(),
+            outcome_unknown: failure.outcome_unknown,
+            failed_at_ms: jiff::Timestamp::now().as_millisecond(),
+        };
+        let mut kept = self.failed.lock();
+        if kept.len() >= FAILED_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(failed);
+    }
+}
+
 impl Service {
     /// How it is.
     pub fn status(&self) -> ServiceStatus {
@@ -208,6 +256,11 @@ impl Service {
         jobs.sort_by(|a, b| (a.received_at_ms, &a.id).cmp(&(b.received_at_ms, &b.id)));
         jobs.truncate(count_max);
         jobs
+    }
+
+    /// The last jobs that could not be finished, the newest first, at most 1,000.
+    pub fn failed_jobs(&self) -> Vec<FailedJob> {
+        self.shared.failed.lock().iter().rev().cloned().collect()
     }
 
     /// The open job of that id (the message id of its request) or key.

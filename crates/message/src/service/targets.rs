@@ -341,8 +341,12 @@ impl Shared {
             .get("capabilities")?
             .get(&**capability)?
             .get("endpoints")?;
+        // The SDK does not list it.
+        let status = self.settings.status_operation.rsplit('.').next();
         let mapped = self.functions().into_iter().map(|function| {
-            endpoints.get(&*function)?;
+            if status != Some(&*function) {
+                endpoints.get(&*function)?;
+            }
             let operation = Arc::from(format!("{capability}.{function}"));
             Some((function, operation))
         });

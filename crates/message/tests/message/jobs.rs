@@ -120,6 +120,8 @@ async fn a_job_that_nobody_finishes_ends_in_an_event() {
     assert!(world.client.hears_nothing_more().await);
     assert_eq!(world.service.status().jobs_open, 0);
     assert_eq!(world.count("jobs_failed"), 1);
+    let told = world.service.failed_jobs();
+    assert_eq!((told.len(), told[0].job_key.as_deref()), (1, Some("j")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,4 +254,38 @@ async fn a_job_waits_for_room_on_the_next_target_rather_than_fail() {
     }
     assert_eq!(ended, ["other", "stalls"]);
     assert_eq!(world.count("jobs_failed"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_broker_gives_again_is_relayed_once() {
+    let world = World::new(
+        Does::Job {
+            results: 3,
+            step: STEP,
+        },
+        Does::Echo,
+    )
+    .await;
+    world.call("job", json!({"id": "j"})).await;
+    assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
+    // Confirmations are lost: the results stay unacknowledged and unconfirmed, and the broker gives them again.
+    world.connection.lose_confirmations(true);
+    tokio::time::sleep(STEP * 3).await;
+    world.connection.cut();
+    world.connection.lose_confirmations(false);
+    world.connection.mend();
+    tokio::time::sleep(STEP * 10).await;
+    let published = world
+        .hub
+        .published("org/fac/sys/-/compute/events/Compute/result");
+    let mut ids: Vec<_> = published
+        .iter()
+        .map(|it| it.headers.get("message_id").unwrap().to_owned())
+        .collect();
+    ids.dedup();
+    let unique: std::collections::HashSet<_> = ids.iter().cloned().collect();
+    assert_eq!(unique.len(), 3, "each under one id: {ids:?}");
+    assert!(world.count("events_repeated") >= 1);
+    assert_eq!(world.count("jobs_finished"), 1);
+    assert_eq!(world.hub.unacknowledged(), 0);
 }

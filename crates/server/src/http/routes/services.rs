@@ -298,9 +298,12 @@ pub(super) async fn jobs(
     }
     let service = place.service();
     let open = service.status().jobs_open;
-    Ok(Json(
-        json!({"service": service.name(), "open": open, "jobs": service.jobs(limit)}),
-    ))
+    Ok(Json(json!({
+        "service": service.name(),
+        "open": open,
+        "jobs": service.jobs(limit),
+        "failed": service.failed_jobs().into_iter().take(limit).collect::<Vec<_>>(),
+    })))
 }
 
 pub(super) async fn audit(
