@@ -293,9 +293,9 @@ impl Flight {
         now: Instant,
         out: &mut Output,
     ) -> Result<(), Unfit> {
-        // It has to be sent, and for MQTT 0 would be for ever.
+        // It has to be sent, be it for the shortest time.
         let waited = now.saturating_duration_since(self.since);
-        let left = |expiry: Duration| whole_seconds(expiry.saturating_sub(waited)).max(1);
+        let left = |expiry: Duration| whole_seconds(expiry.saturating_sub(waited));
         let outgoing = Outgoing {
             message,
             qos: self.qos,
@@ -307,10 +307,10 @@ impl Flight {
     }
 }
 
-/// Rounded up, so that a short time is not none at all.
+/// Rounded up, and at least 1: to brokers, 0 may mean for ever.
 fn whole_seconds(time: Duration) -> u32 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    u32::try_from(seconds).unwrap_or(u32::MAX)
+    u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)
 }
 
 /// What a failure that ends a publication says about it.

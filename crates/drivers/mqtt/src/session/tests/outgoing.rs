@@ -224,9 +224,11 @@ fn an_expiry_is_rounded_up_and_shortened_by_what_has_passed() {
     short.expiry = Some(Duration::from_millis(1100));
     let mut long = message("a", "2");
     long.expiry = Some(Duration::from_secs(100));
-    let _answers = [bench.publish(short), bench.publish(long)];
+    let mut none = message("a", "3");
+    none.expiry = Some(Duration::ZERO);
+    let _answers = [short, long, none].map(|message| bench.publish(message));
     let sent = bench.sent();
-    assert_eq!([expiry(&sent[0].1), expiry(&sent[1].1)], [2, 100]);
+    assert_eq!([0, 1, 2].map(|n| expiry(&sent[n].1)), [2, 100, 1]);
     bench.lose();
     bench.pass(Duration::from_secs(40));
     bench.connect(KNOWN);
