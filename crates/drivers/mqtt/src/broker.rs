@@ -11,6 +11,7 @@ use mainstay_message::{
     Subscription, SubscriptionState,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Order};
@@ -72,7 +73,11 @@ impl MqttBroker {
             return Err(PublishError::unsent(kind));
         }
         let (reply, answer) = oneshot::channel();
-        let order = Order { message, reply };
+        let order = Order {
+            message,
+            reply,
+            since: Instant::now(),
+        };
         if self.orders.send(order).await.is_err() {
             return Err(PublishError::unsent(PublishErrorKind::Closed));
         }

@@ -26,6 +26,8 @@ use crate::settings::MqttSettings;
 pub(crate) struct Order {
     pub(crate) message: Publication,
     pub(crate) reply: Reply,
+    /// When it was called for.
+    pub(crate) since: Instant,
 }
 
 impl Order {
@@ -165,6 +167,15 @@ impl Driver {
             Link::Up { .. } | Link::Closed => None,
         };
         PublishErrorKind::NotConnected { reason }
+    }
+
+    fn publish(&mut self, order: Order, now: Instant) {
+        let Order {
+            message,
+            reply,
+            since,
+        } = order;
+        self.session.publish(message, reply, since, now);
     }
 
     fn subscribe(&mut self, slot: Slot) {

@@ -21,7 +21,7 @@ use mainstay_message::{Acknowledge, Delivery, Publication, PublishError, Publish
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use self::flights::Flights;
+use self::flights::{Call, Flights};
 use self::limits::Limits;
 use self::receipts::{Arrival, Receipts};
 use self::subscriptions::Subscriptions;
@@ -110,8 +110,18 @@ impl Session {
         self.flights.is_empty() && self.out.waiting() == 0
     }
 
-    /// Publishes; [`can_take`](Self::can_take) was true.
-    pub(crate) fn publish(&mut self, message: Publication, reply: Reply, now: Instant) {
+    /// Publishes what was called for at a time; [`can_take`](Self::can_take) was true. What its caller has given up is
+    /// forgotten.
+    pub(crate) fn publish(
+        &mut self,
+        message: Publication,
+        reply: Reply,
+        since: Instant,
+        now: Instant,
+    ) {
+        if reply.is_closed() {
+            return;
+        }
         let Some(limits) = &self.limits else {
             let reason = None;
             let kind = PublishErrorKind::NotConnected { reason };
@@ -121,7 +131,12 @@ impl Session {
         let subscriptions = &self.subscriptions;
         let id = self.flights.free_id(|id| subscriptions.has_asked(id));
         let out = &mut self.out;
-        self.flights.publish(message, reply, id, limits, now, out);
+        let call = Call {
+            message,
+            reply,
+            since,
+        };
+        self.flights.publish(call, id, limits, now, out);
         self.expect(now);
     }
 

@@ -72,9 +72,7 @@ impl Driver {
                 () = self.closing.cancelled() => return Ok(()),
                 number = self.closed.next() => self.session.unsubscribe(number, now),
                 moved = transfer(stream, &mut self.session, &mut self.input) => moved?,
-                Some(order) = self.orders.recv(), if can_take => {
-                    self.session.publish(order.message, order.reply, Instant::now());
-                }
+                Some(order) = self.orders.recv(), if can_take => self.publish(order, Instant::now()),
                 () = self.returns.come() => {}
                 () = room(stalled) => self.session.unstall(Instant::now()),
                 Some(slot) = self.slots.recv() => self.subscribe(slot),
@@ -91,7 +89,7 @@ impl Driver {
         }
         while self.session.can_take() {
             match self.orders.try_recv() {
-                Ok(order) => self.session.publish(order.message, order.reply, now),
+                Ok(order) => self.publish(order, now),
                 Err(_) => break,
             }
         }

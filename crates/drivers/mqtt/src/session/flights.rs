@@ -15,6 +15,15 @@ use crate::wire::{Ack, Outgoing, Output, Qos, Reason, Unfit, kind, write_ack};
 /// Who waits for a publication.
 pub(crate) type Reply = oneshot::Sender<Result<(), PublishError>>;
 
+/// A publication as it was called for.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) message: Publication,
+    pub(crate) reply: Reply,
+    /// What is left of its expiry counts from there.
+    pub(crate) since: Instant,
+}
+
 /// A publication with quality of service 1 or 2 on its way.
 #[derive(Debug)]
 struct Flight {
@@ -93,13 +102,17 @@ impl Flights {
     /// Publishes. [`can_take`](Self::can_take) was true.
     pub(crate) fn publish(
         &mut self,
-        message: Publication,
-        reply: Reply,
+        call: Call,
         id: u16,
         limits: &Limits,
         now: Instant,
         out: &mut Output,
     ) {
+        let Call {
+            message,
+            reply,
+            since,
+        } = call;
         let qos = match message.persistence {
             Persistence::Transient => Qos::Zero,
             Persistence::Persistent => Qos::Two.min(limits.qos_max),
@@ -110,7 +123,7 @@ impl Flights {
             qos,
             id,
             again: false,
-            expiry: message.expiry.map(whole_seconds),
+            expiry: message.expiry.map(|it| left(it, since, now)),
         };
         if let Err(unfit) = outgoing.write(out, limits.packet_max) {
             // Nobody may wait any more.
@@ -131,7 +144,7 @@ impl Flights {
             reply,
             start,
             left: false,
-            since: now,
+            since,
             unroutable: None,
         };
         self.all.insert(id, flight);
@@ -293,18 +306,21 @@ impl Flight {
         now: Instant,
         out: &mut Output,
     ) -> Result<(), Unfit> {
-        // It has to be sent, be it for the shortest time.
-        let waited = now.saturating_duration_since(self.since);
-        let left = |expiry: Duration| whole_seconds(expiry.saturating_sub(waited));
         let outgoing = Outgoing {
             message,
             qos: self.qos,
             id,
             again: self.left,
-            expiry: message.expiry.map(left),
+            // It has to be sent, be it for the shortest time.
+            expiry: message.expiry.map(|it| left(it, self.since, now)),
         };
         outgoing.write(out, limits.packet_max)
     }
+}
+
+/// What is left of an expiry since a time, in seconds.
+fn left(expiry: Duration, since: Instant, now: Instant) -> u32 {
+    whole_seconds(expiry.saturating_sub(now.saturating_duration_since(since)))
 }
 
 /// Rounded up, and at least 1: to brokers, 0 may mean for ever.

@@ -171,9 +171,15 @@ impl Bench {
     }
 
     pub(super) fn publish(&mut self, message: Publication) -> Answer {
+        self.publish_late(message, Duration::ZERO)
+    }
+
+    /// One that has waited for so long.
+    pub(super) fn publish_late(&mut self, message: Publication, waited: Duration) -> Answer {
         assert!(self.session.can_take());
         let (reply, answer) = oneshot::channel();
-        self.session.publish(message, reply, self.now);
+        let since = self.now - waited;
+        self.session.publish(message, reply, since, self.now);
         answer
     }
 

@@ -226,14 +226,27 @@ fn an_expiry_is_rounded_up_and_shortened_by_what_has_passed() {
     long.expiry = Some(Duration::from_secs(100));
     let mut none = message("a", "3");
     none.expiry = Some(Duration::ZERO);
-    let _answers = [short, long, none].map(|message| bench.publish(message));
+    let late = long.clone();
+    let mut answers = Vec::from([short, long, none].map(|message| bench.publish(message)));
+    answers.push(bench.publish_late(late, Duration::from_secs(30)));
     let sent = bench.sent();
+    assert_eq!(expiry(&sent[3].1), 70);
     assert_eq!([0, 1, 2].map(|n| expiry(&sent[n].1)), [2, 100, 1]);
     bench.lose();
     bench.pass(Duration::from_secs(40));
     bench.connect(KNOWN);
     let sent = bench.sent();
-    assert_eq!([expiry(&sent[0].1), expiry(&sent[1].1)], [1, 60]);
+    assert_eq!([0, 1, 3].map(|n| expiry(&sent[n].1)), [1, 60, 30]);
+}
+
+#[test]
+fn what_its_caller_gave_up_before_it_was_taken_does_not_leave() {
+    let mut bench = Bench::up();
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    drop(answer);
+    let now = bench.now;
+    bench.session.publish(message("a", "1"), reply, now, now);
+    assert!(bench.sent().is_empty() && bench.session.is_settled());
 }
 
 #[test]
