@@ -34,6 +34,8 @@ struct Flight {
     reply: Reply,
     /// Where its first byte stands in this connection's output.
     start: u64,
+    /// It takes a part of this connection's quota. One that was released on an earlier connection does not.
+    counted: bool,
     /// A byte of it has left on an earlier connection.
     left: bool,
     /// When it was called for: what is left of its expiry counts from there.
@@ -69,7 +71,6 @@ pub(crate) struct Flights {
     last_id: u16,
     /// How many more the broker takes on this connection.
     quota: u16,
-    quota_max: u16,
 }
 
 impl Flights {
@@ -143,6 +144,7 @@ impl Flights {
             stage: Stage::Published(Box::new(message)),
             reply,
             start,
+            counted: true,
             left: false,
             since,
             unroutable: None,
@@ -183,7 +185,7 @@ impl Flights {
         let Some(flight) = self.all.remove(&ack.id) else {
             return;
         };
-        self.quota = self.quota.saturating_add(1).min(self.quota_max);
+        self.quota += u16::from(flight.counted);
         let result = match flight.unroutable {
             _ if ack.reason.is_failure() => Err(refusal(&flight.stage, ack)),
             Some(topic) => Err(PublishError::unprocessed(PublishErrorKind::Unroutable {
@@ -210,6 +212,7 @@ impl Flights {
                 Stage::Published(_) if self.quota == 0 => return,
                 Stage::Published(message) => {
                     self.quota -= 1;
+                    flight.counted = true;
                     flight.write_again(message, id, limits, now, out).err()
                 }
             };
@@ -227,7 +230,9 @@ impl Flights {
     /// A connection stands, to a broker that knows the session or does not.
     pub(crate) fn resume(&mut self, session_present: bool, quota: u16) {
         self.quota = quota;
-        self.quota_max = quota;
+        for flight in self.all.values_mut() {
+            flight.counted = false;
+        }
         if session_present {
             let mut ids: Vec<_> = self.all.iter().map(|(id, it)| (it.serial, *id)).collect();
             ids.sort_unstable();

@@ -199,6 +199,28 @@ fn what_goes_again_is_no_more_than_the_broker_takes() {
 }
 
 #[test]
+fn what_was_released_on_an_earlier_connection_gives_no_room_on_this_one() {
+    let mut bench = Bench::up();
+    let mut old = bench.publish(message("a", "old"));
+    bench.sent();
+    bench.give_ack(kind::PUBREC, 1, 0);
+    bench.sent();
+    bench.lose();
+    bench.connect(Greeting {
+        receive_max: 1,
+        ..KNOWN
+    });
+    let _new = bench.publish(message("a", "new"));
+    assert!(!bench.session.can_take());
+    bench.give_ack(kind::PUBCOMP, 1, 0);
+    assert_eq!(old.try_recv().unwrap(), Ok(()));
+    assert!(!bench.session.can_take(), "the new one is under way");
+    bench.give_ack(kind::PUBREC, 2, 0);
+    bench.give_ack(kind::PUBCOMP, 2, 0);
+    assert!(bench.session.can_take());
+}
+
+#[test]
 fn of_unfinished_ones_in_a_lost_session_nobody_knows() {
     let mut bench = Bench::up();
     let mut answer = bench.publish(message("a", "1"));
