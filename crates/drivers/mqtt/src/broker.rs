@@ -18,15 +18,15 @@ use crate::driver::{Driver, Order};
 use crate::session::Slot;
 use crate::settings::{MqttSettings, SettingsError};
 
-/// Publications that wait to be taken by the driver's task. More wait with their callers.
-const ORDERS_MAX: usize = 64;
+type Answer = oneshot::Receiver<Result<(), PublishError>>;
 
 /// One MQTT 5 broker behind the port of the message face.
 ///
 /// Dropping it ends the connection as [`Broker::close`] does, without waiting.
 pub struct MqttBroker {
     settings: Arc<MqttSettings>,
-    orders: mpsc::Sender<Order>,
+    /// In the order of the calls. As many as there are callers who wait.
+    orders: mpsc::UnboundedSender<Order>,
     subscriptions: mpsc::UnboundedSender<Slot>,
     link: watch::Receiver<Link>,
     closing: CancellationToken,
@@ -45,7 +45,7 @@ impl MqttBroker {
     ) -> Result<Self, SettingsError> {
         settings.check()?;
         let settings = Arc::new(settings);
-        let (orders, taken) = mpsc::channel(ORDERS_MAX);
+        let (orders, taken) = mpsc::unbounded_channel();
         let (subscriptions, slots) = mpsc::unbounded_channel();
         let (link, watched) = watch::channel(Link::BEGINNING);
         let closing = CancellationToken::new();
@@ -60,8 +60,8 @@ impl MqttBroker {
         })
     }
 
-    async fn send(&self, message: Publication) -> Result<(), PublishError> {
-        // Read and let go: no lock may be held while waiting.
+    /// Puts a publication into the queue at once, so that the order of the calls is kept.
+    fn enqueue(&self, message: Publication) -> Result<Answer, PublishError> {
         let refusal = match &*self.link.borrow() {
             Link::Up { .. } => None,
             Link::Down { reason, .. } => Some(PublishErrorKind::NotConnected {
@@ -78,17 +78,20 @@ impl MqttBroker {
             reply,
             since: Instant::now(),
         };
-        if self.orders.send(order).await.is_err() {
-            return Err(PublishError::unsent(PublishErrorKind::Closed));
+        match self.orders.send(order) {
+            Ok(()) => Ok(answer),
+            Err(_) => Err(PublishError::unsent(PublishErrorKind::Closed)),
         }
-        let gone = PublishError::unknown(PublishErrorKind::Closed);
-        answer.await.unwrap_or(Err(gone))
     }
 }
 
 impl Broker for MqttBroker {
     fn publish(&self, message: Publication) -> BoxFuture<'_, Result<(), PublishError>> {
-        Box::pin(self.send(message))
+        let queued = self.enqueue(message);
+        Box::pin(async move {
+            let gone = PublishError::unknown(PublishErrorKind::Closed);
+            queued?.await.unwrap_or(Err(gone))
+        })
     }
 
     fn subscribe(&self, subscription: Subscription) -> Registration {
@@ -137,5 +140,37 @@ impl fmt::Debug for MqttBroker {
             .field("settings", &self.settings)
             .field("link", &*self.link.borrow())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_message::Topic;
+
+    use super::*;
+
+    #[test]
+    fn publications_wait_in_the_order_of_their_calls_whoever_is_polled_first() {
+        let (orders, mut taken) = mpsc::unbounded_channel();
+        let up = Link::Up {
+            number: 1,
+            blocked: None,
+        };
+        let (_link, watched) = watch::channel(up);
+        let broker = MqttBroker {
+            settings: Arc::new(MqttSettings::new("nowhere", "order")),
+            orders,
+            subscriptions: mpsc::unbounded_channel().0,
+            link: watched,
+            closing: CancellationToken::new(),
+        };
+        let message = |n: usize| Publication::new(Topic::parse("a").unwrap(), n.to_string());
+        let waiting: Vec<_> = (0..200).map(|n| broker.publish(message(n))).collect();
+        for n in 0..200 {
+            let order = taken.try_recv().unwrap();
+            assert_eq!(order.message.body, n.to_string());
+            assert!(!order.reply.is_closed());
+        }
+        drop(waiting);
     }
 }

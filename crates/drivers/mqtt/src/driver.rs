@@ -42,7 +42,7 @@ impl Order {
 pub(crate) struct Driver {
     settings: Arc<MqttSettings>,
     session: Session,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::UnboundedReceiver<Order>,
     slots: mpsc::UnboundedReceiver<Slot>,
     link: watch::Sender<Link>,
     closing: CancellationToken,
@@ -66,7 +66,7 @@ enum Wait {
 impl Driver {
     pub(crate) fn new(
         settings: Arc<MqttSettings>,
-        orders: mpsc::Receiver<Order>,
+        orders: mpsc::UnboundedReceiver<Order>,
         slots: mpsc::UnboundedReceiver<Slot>,
         link: watch::Sender<Link>,
         closing: CancellationToken,
