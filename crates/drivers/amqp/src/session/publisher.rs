@@ -53,6 +53,8 @@ pub(crate) struct Publisher {
     passive: bool,
     returned: Option<Returned>,
     confirms: Confirms,
+    /// So many more publications go one at a time: one of them is refused, and it has to be found.
+    alone: usize,
 }
 
 impl Publisher {
@@ -63,6 +65,7 @@ impl Publisher {
             passive: false,
             returned: None,
             confirms: Confirms::new(),
+            alone: 0,
         }
     }
 
@@ -71,7 +74,8 @@ impl Publisher {
     }
 
     pub(crate) fn can_take(&self) -> bool {
-        self.is_ready() && self.confirms.len() < UNCONFIRMED_MAX
+        let window = if self.alone > 0 { 1 } else { UNCONFIRMED_MAX };
+        self.is_ready() && self.confirms.len() < window
     }
 
     pub(crate) fn open(&mut self, out: &mut Output) {
@@ -124,8 +128,13 @@ impl Publisher {
     }
 
     fn settle(&mut self, tag: u64, multiple: bool, nacked: bool) -> Result<(), End> {
+        let before = self.confirms.len();
         match self.confirms.settle(tag, multiple, nacked) {
-            true => Ok(()),
+            true => {
+                let settled = before - self.confirms.len();
+                self.alone = self.alone.saturating_sub(settled);
+                Ok(())
+            }
             false => Err(End::lost(format!(
                 "it confirmed message {tag}, which was never published"
             ))),
@@ -145,23 +154,25 @@ impl Publisher {
             }
             self.passive = true;
         }
-        self.refuse(&format!("{code} {text}").into());
+        self.refuse(&format!("{code} {text}").into(), out);
         self.open(out);
         Ok(())
     }
 
-    /// Which of several was refused is not said, and those before it may have been taken.
-    fn refuse(&mut self, reason: &Arc<str>) {
-        let is_alone = self.confirms.len() == 1;
-        for pending in self.confirms.take() {
+    /// Which of several was refused is not said, and those before it may have been taken. Only one that was alone is
+    /// told that it was refused; the others are lost, and whoever publishes them again does it one at a time.
+    fn refuse(&mut self, reason: &Arc<str>, out: &Output) {
+        let mut pending: Vec<_> = self.confirms.take().collect();
+        if pending.len() > 1 {
+            self.alone = pending.len();
+            return lose(pending, out, reason);
+        }
+        self.alone = self.alone.saturating_sub(pending.len());
+        if let Some(culprit) = pending.pop() {
             let kind = PublishErrorKind::Refused {
                 reason: Arc::clone(reason),
             };
-            let error = match is_alone {
-                true => PublishError::unprocessed(kind),
-                false => PublishError::unknown(kind),
-            };
-            let _ = pending.reply.send(Err(error));
+            let _ = culprit.reply.send(Err(PublishError::unprocessed(kind)));
         }
     }
 
@@ -221,15 +232,20 @@ impl Publisher {
 
     /// The connection is over.
     pub(crate) fn lose(&mut self, out: &Output, reason: &Arc<str>) {
-        for pending in self.confirms.take() {
-            let kind = PublishErrorKind::Lost {
-                reason: Arc::clone(reason),
-            };
-            let error = match out.has_left(pending.place) {
-                true => PublishError::unknown(kind),
-                false => PublishError::unsent(kind),
-            };
-            let _ = pending.reply.send(Err(error));
-        }
+        lose(self.confirms.take(), out, reason);
+    }
+}
+
+/// What of these has left is not known; the rest has not been seen by anybody.
+fn lose(all: impl IntoIterator<Item = Pending>, out: &Output, reason: &Arc<str>) {
+    for pending in all {
+        let kind = PublishErrorKind::Lost {
+            reason: Arc::clone(reason),
+        };
+        let error = match out.has_left(pending.place) {
+            true => PublishError::unknown(kind),
+            false => PublishError::unsent(kind),
+        };
+        let _ = pending.reply.send(Err(error));
     }
 }

@@ -57,16 +57,21 @@ impl Peer {
     fn up() -> Self {
         let mut peer = Self::new();
         peer.login();
-        for (channel, method, arguments) in [
-            (1, CHANNEL_OPEN_OK, &[0, 0, 0, 0][..]),
-            (1, DECLARE_EXCHANGE_OK, &[]),
-            (1, SELECT_OK, &[]),
-        ] {
-            peer.say(channel, method, arguments).unwrap();
-        }
+        peer.open_again();
         assert!(peer.session.is_up());
         peer.heard();
         peer
+    }
+
+    /// Answers the steps of the channel that publishes.
+    fn open_again(&mut self) {
+        for (method, arguments) in [
+            (CHANNEL_OPEN_OK, &[0, 0, 0, 0][..]),
+            (DECLARE_EXCHANGE_OK, &[]),
+            (SELECT_OK, &[]),
+        ] {
+            self.say(1, method, arguments).unwrap();
+        }
     }
 
     fn login(&mut self) {
@@ -313,14 +318,47 @@ fn a_refused_publication_takes_no_other_channel_down_and_the_next_goes_out() {
     );
     assert_eq!(error.sent, Sent::YesUnprocessed);
     assert!(peer.session.is_up() && !peer.session.can_publish());
-    peer.say(1, CHANNEL_OPEN_OK, &[0; 4]).unwrap();
-    peer.say(1, DECLARE_EXCHANGE_OK, &[]).unwrap();
-    peer.say(1, SELECT_OK, &[]).unwrap();
+    peer.open_again();
     assert!(peer.session.can_publish());
     let mut told = peer.publish(None);
     peer.confirm(1, false).unwrap();
     assert_eq!(told.try_recv().unwrap(), Ok(()));
     assert_eq!(*listener.state.borrow(), SubscriptionState::Active);
+}
+
+#[test]
+fn of_several_publications_only_the_refused_one_is_told_so() {
+    let mut peer = Peer::up();
+    let mut told = [None; 3].map(|number| peer.publish(number));
+    peer.heard();
+    peer.say(1, CHANNEL_CLOSE, &closed(403, "not to a.b"))
+        .unwrap();
+    for told in &mut told {
+        let error = failed(told);
+        assert!(matches!(error.kind, PublishErrorKind::Lost { .. }));
+        assert_eq!(error.sent, Sent::Maybe);
+    }
+    peer.open_again();
+    let mut outcomes = vec![];
+    for refused in [false, true, false] {
+        assert!(peer.session.can_publish());
+        let mut told = peer.publish(None);
+        assert!(!peer.session.can_publish(), "one at a time");
+        match refused {
+            false => peer.confirm(1, false).unwrap(),
+            true => {
+                peer.say(1, CHANNEL_CLOSE, &closed(403, "no")).unwrap();
+                peer.open_again();
+            }
+        }
+        outcomes.push(told.try_recv().unwrap().map_err(|error| error.kind));
+    }
+    assert!(matches!(
+        &outcomes[..],
+        [Ok(()), Err(PublishErrorKind::Refused { .. }), Ok(())]
+    ));
+    let _told = peer.publish(None);
+    assert!(peer.session.can_publish(), "it was found");
 }
 
 #[test]
