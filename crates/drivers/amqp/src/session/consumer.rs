@@ -242,7 +242,7 @@ impl Consumer {
     fn closed(&mut self, code: u16, text: &str, out: &mut Output, now: Instant) {
         out.write(|bytes| FrameWriter::method(bytes, self.channel, wire::CHANNEL_CLOSE_OK).end());
         if self.step == Step::Closing {
-            self.step = Step::Over;
+            // Both closed at once: the answer to ours is still on its way.
             return;
         }
         let may_look =

@@ -441,6 +441,20 @@ fn a_queue_that_may_not_be_declared_is_looked_for_and_one_that_is_deleted_is_mad
 }
 
 #[test]
+fn a_channel_that_both_sides_close_at_once_takes_nothing_down() {
+    let mut peer = Peer::up();
+    let listener = peer.subscribe(durable(), 1);
+    peer.activate();
+    drop(listener.deliveries);
+    assert_eq!(peer.tend(), [(2, (20, 40))]);
+    peer.say(2, CHANNEL_CLOSE, &closed(404, "queue gone"))
+        .unwrap();
+    assert_eq!(peer.tend(), [(2, (20, 41))]);
+    peer.say(2, (20, 41), &[]).unwrap();
+    assert_eq!(peer.session.tend_after(), None);
+}
+
+#[test]
 fn a_message_of_no_topic_is_acknowledged_and_counted() {
     let mut peer = Peer::up();
     let _listener = peer.subscribe(durable(), 4);
