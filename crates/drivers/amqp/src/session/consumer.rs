@@ -139,18 +139,23 @@ impl Consumer {
     }
 
     fn open(&mut self, out: &mut Output) {
-        self.acks.close();
+        self.forget();
         self.acks = AckQueue::new(Arc::clone(&self.subscription.wake));
         self.window = Window::default();
-        // They come again.
-        self.backlog.clear();
-        self.incomplete = None;
         self.step = Step::Opening;
         out.write(|bytes| {
             FrameWriter::method(bytes, self.channel, wire::CHANNEL_OPEN)
                 .u8(0)
                 .end()
         });
+    }
+
+    /// The messages of this channel come again, with other numbers.
+    fn forget(&mut self) {
+        self.acks.close();
+        self.scratch.clear();
+        self.backlog.clear();
+        self.incomplete = None;
     }
 
     pub(crate) fn method(
@@ -251,8 +256,7 @@ impl Consumer {
             self.passive = true;
             return self.open(out);
         }
-        self.acks.close();
-        self.backlog.clear();
+        self.forget();
         self.subscription.refuse(&format!("{code} {text}"));
         self.step = Step::Refused(now + self.retry);
         self.retry = (self.retry * 2).min(RETRY_MAX);
@@ -403,8 +407,7 @@ impl Consumer {
     /// Closes the channel, which gives back what was not acknowledged.
     fn leave(&mut self, out: &mut Output) {
         self.send_acks(out);
-        self.acks.close();
-        self.backlog.clear();
+        self.forget();
         self.step = Step::Closing;
         out.write(|bytes| {
             let frame = FrameWriter::method(bytes, self.channel, wire::CHANNEL_CLOSE);
@@ -413,6 +416,9 @@ impl Consumer {
     }
 
     pub(crate) fn send_acks(&mut self, out: &mut Output) {
+        if self.step != Step::Active {
+            return;
+        }
         self.acks.take_into(&mut self.scratch);
         if self.scratch.is_empty() {
             return;

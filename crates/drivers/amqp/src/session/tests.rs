@@ -441,6 +441,24 @@ fn a_queue_that_may_not_be_declared_is_looked_for_and_one_that_is_deleted_is_mad
 }
 
 #[test]
+fn what_was_taken_from_a_channel_that_closed_is_acknowledged_nowhere() {
+    let mut peer = Peer::up();
+    let mut listener = peer.subscribe(Queue::Transient, 4);
+    peer.activate();
+    peer.deliver(1, "a.b").unwrap();
+    assert!(listener.deliveries.try_recv().is_ok());
+    peer.say(2, CHANNEL_CLOSE, &closed(404, "queue gone"))
+        .unwrap();
+    assert_eq!(peer.tend(), [(2, (20, 41))]);
+    peer.now += Duration::from_secs(2);
+    assert_eq!(peer.tend(), [(2, (20, 10))]);
+    peer.activate();
+    peer.deliver(1, "a..b").unwrap();
+    assert_eq!(peer.tend(), [(2, (60, 80))], "the new one's own");
+    assert_eq!(peer.tend(), []);
+}
+
+#[test]
 fn a_channel_that_both_sides_close_at_once_takes_nothing_down() {
     let mut peer = Peer::up();
     let listener = peer.subscribe(durable(), 1);
