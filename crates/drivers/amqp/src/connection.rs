@@ -202,7 +202,11 @@ impl<'a> Connection<'a> {
     /// When something has to be done although nothing happens.
     fn next(&self) -> Instant {
         let beat = self.session.beat();
-        let mut next = (self.said + beat).min(self.heard + 4 * beat);
+        let mut next = self.heard + 4 * beat;
+        // Before and after that nothing is said by itself, and a time in the past would never be left.
+        if self.session.is_up() {
+            next = next.min(self.said + beat);
+        }
         if let Some(due) = self.due {
             next = next.min(due);
         }
@@ -246,4 +250,26 @@ impl<'a> Connection<'a> {
 /// Gives a publication back of which nothing left.
 pub(crate) fn refuse(message: Outgoing, why: PublishErrorKind) {
     let _ = message.reply.send(Err(PublishError::unsent(why)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::AmqpSettings;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_login_is_waited_for_and_not_watched() {
+        let mut settings = AmqpSettings::new("host", "user");
+        settings.heartbeat = Duration::from_secs(2);
+        let shared = Shared::new(settings);
+        let login = Login {
+            user: "user".into(),
+            password: String::new(),
+        };
+        let due = Instant::now() + Duration::from_secs(10);
+        let mut connection = Connection::new(&shared, &login, 1, due);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        connection.tick().unwrap();
+        assert!(connection.next() > Instant::now());
+    }
 }
