@@ -39,6 +39,8 @@ pub(crate) struct Connection<'a> {
     closing: bool,
     /// The number that it has if it comes up.
     number: u64,
+    /// When it came up.
+    since: Option<Instant>,
     /// What the link says of it.
     told: Option<Option<Arc<str>>>,
 }
@@ -46,8 +48,8 @@ pub(crate) struct Connection<'a> {
 /// How a connection ended.
 pub(crate) struct Outcome {
     pub(crate) end: End,
-    /// Whether it was up.
-    pub(crate) stood: bool,
+    /// How long it was up; `None`: never.
+    pub(crate) stood: Option<Duration>,
 }
 
 impl<'a> Connection<'a> {
@@ -64,6 +66,7 @@ impl<'a> Connection<'a> {
             due: Some(due),
             closing: false,
             number,
+            since: None,
             told: None,
         }
     }
@@ -85,7 +88,7 @@ impl<'a> Connection<'a> {
         self.session.end(&self.out, &reason);
         Outcome {
             end,
-            stood: self.told.is_some(),
+            stood: self.since.map(|since| since.elapsed()),
         }
     }
 
@@ -183,6 +186,7 @@ impl<'a> Connection<'a> {
         let blocked = self.session.blocked().cloned();
         if self.told.as_ref() != Some(&blocked) {
             self.due = None;
+            self.since.get_or_insert_with(Instant::now);
             self.told = Some(blocked.clone());
             self.shared.link.send_replace(Link::Up {
                 number: self.number,

@@ -14,6 +14,9 @@ use crate::session::{End, Login, Outgoing};
 use crate::settings::AmqpSettings;
 use crate::shared::Shared;
 
+/// A connection that stood so long begins the waits anew when it ends.
+const STOOD: Duration = Duration::from_secs(10);
+
 /// Tells everybody when the task is over, also when it is dropped.
 struct Farewell(Arc<Shared>);
 
@@ -37,14 +40,11 @@ pub(crate) async fn keep(
         if shared.is_closing() {
             break;
         }
-        (number, attempts) = if stood {
-            (number + 1, 0)
-        } else {
-            (number, attempts + 1)
+        (number, attempts) = match stood {
+            Some(_) => (number + 1, 0),
+            None => (number, attempts + 1),
         };
-        if stood {
-            waits.begin_again();
-        }
+        waits.stood(stood.unwrap_or_default());
         tracing::warn!(host = %shared.settings.host, attempts, "no connection to the broker: {}", end.reason);
         let reason: Arc<str> = end.reason.into();
         shared.link.send_replace(Link::Down {
@@ -82,10 +82,10 @@ async fn attempt(shared: &Shared, queue: &mut mpsc::Receiver<Outgoing>, number: 
                 .run(stream, queue)
                 .await
         }
-        Some(Err(end)) => Outcome { end, stood: false },
+        Some(Err(end)) => Outcome { end, stood: None },
         None => Outcome {
             end: End::lost("closed by us"),
-            stood: false,
+            stood: None,
         },
     }
 }
@@ -164,8 +164,11 @@ impl Waits {
         }
     }
 
-    fn begin_again(&mut self) {
-        self.next = self.min;
+    /// What comes up and ends at once, again and again, is no better than what does not come up.
+    fn stood(&mut self, stood: Duration) {
+        if stood >= STOOD {
+            self.next = self.min;
+        }
     }
 
     fn next(&mut self) -> Duration {
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_begin_again() {
+    fn waits_double_up_to_the_longest_and_begin_again_once_a_connection_stood() {
         let settings = AmqpSettings::new("host", "user");
         let mut waits = Waits::new(&settings, fastrand::Rng::with_seed(1));
         let mut expected = 100;
@@ -192,7 +195,9 @@ mod tests {
             );
             expected = (expected * 2).min(5000);
         }
-        waits.begin_again();
+        waits.stood(STOOD - Duration::from_millis(1));
+        assert!(waits.next() > settings.backoff_min);
+        waits.stood(STOOD);
         assert!(waits.next() <= settings.backoff_min);
     }
 }

@@ -34,7 +34,8 @@ pub struct AmqpSettings {
     /// The longest such wait; 5 s by default. Up to a fifth less is waited, by chance, so that many do not come at
     /// once.
     pub backoff_max: Duration,
-    /// A message with a larger body ends the connection; 128 MiB by default, which is what RabbitMQ takes at most.
+    /// A message with a larger body is acknowledged, dropped and counted; 128 MiB by default, which is what RabbitMQ
+    /// takes at most.
     pub body_max: usize,
     /// How many publications may wait to be written; further ones wait at their callers. 1,024 by default, at least 1.
     pub queue_max: usize,

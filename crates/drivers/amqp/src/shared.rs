@@ -17,12 +17,15 @@ pub struct Oddities {
     pub headers_ignored: u64,
     /// Messages whose routing key is no topic; they were acknowledged and dropped.
     pub topics_dropped: u64,
+    /// Messages with larger bodies than [`AmqpSettings::body_max`]; they were acknowledged and dropped.
+    pub bodies_dropped: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     headers_ignored: AtomicU64,
     topics_dropped: AtomicU64,
+    bodies_dropped: AtomicU64,
 }
 
 impl Counters {
@@ -36,10 +39,15 @@ impl Counters {
         self.topics_dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn large_body(&self) {
+        self.bodies_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Oddities {
         Oddities {
             headers_ignored: self.headers_ignored.load(Ordering::Relaxed),
             topics_dropped: self.topics_dropped.load(Ordering::Relaxed),
+            bodies_dropped: self.bodies_dropped.load(Ordering::Relaxed),
         }
     }
 }

@@ -85,6 +85,8 @@ struct Incomplete {
     topic: Option<Topic>,
     content: Option<Content>,
     body: BytesMut,
+    /// How much of the body has come; what is too large is not kept.
+    come: u64,
 }
 
 #[derive(Debug)]
@@ -294,6 +296,7 @@ impl Consumer {
             topic: self.subscription.topic(key),
             content: None,
             body: BytesMut::new(),
+            come: 0,
         });
         Ok(())
     }
@@ -308,6 +311,7 @@ impl Consumer {
         if matches!(self.step, Step::Closing | Step::Refused(_)) {
             return Ok(());
         }
+        let body_max = settings.body_max as u64;
         let Some(message) = &mut self.incomplete else {
             return Err(End::lost("it sent a part of a message where none was due"));
         };
@@ -315,12 +319,6 @@ impl Consumer {
             (None, Kind::Header) => {
                 let content = wire::read_content(frame.payload)
                     .map_err(|_| End::lost("it sent the head of a message cut short"))?;
-                if content.size > settings.body_max as u64 {
-                    let (size, max) = (content.size, settings.body_max);
-                    return Err(End::lost(format!(
-                        "it sent a message of {size} bytes and {max} are allowed"
-                    )));
-                }
                 counters.ignored(content.ignored);
                 let size = content.size;
                 message.content = Some(content);
@@ -328,22 +326,39 @@ impl Consumer {
             }
             (Some(content), Kind::Body) => {
                 let size = content.size;
-                if message.body.is_empty() {
-                    message.body.reserve(size.min(RESERVED_MAX) as usize);
+                message.come += frame.payload.len() as u64;
+                if size <= body_max {
+                    if message.body.is_empty() {
+                        message.body.reserve(size.min(RESERVED_MAX) as usize);
+                    }
+                    message.body.extend_from_slice(frame.payload);
                 }
-                message.body.extend_from_slice(frame.payload);
                 size
             }
             _ => return Err(End::lost("it sent the parts of a message out of order")),
         };
-        let length = message.body.len() as u64;
-        if length > size {
+        let come = message.come;
+        if come > size {
             return Err(End::lost("it sent more of a message than it said"));
         }
-        if length == size {
-            self.complete(counters);
+        if come < size {
+            return Ok(());
+        }
+        match size > body_max {
+            true => self.drop_too_large(size, counters),
+            false => self.complete(counters),
         }
         Ok(())
+    }
+
+    /// The broker would give it again on every connection.
+    fn drop_too_large(&mut self, size: u64, counters: &Counters) {
+        let Some(message) = self.incomplete.take() else {
+            return;
+        };
+        counters.large_body();
+        tracing::warn!(key = %self.subscription.key, size, "a message is too large and was dropped");
+        self.scratch.push(message.tag);
     }
 
     fn complete(&mut self, counters: &Counters) {
