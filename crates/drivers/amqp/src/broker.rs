@@ -12,9 +12,8 @@ use mainstay_message::{
     Broker, Deliveries, Link, Publication, PublishError, PublishErrorKind, Registration,
     Subscription, SubscriptionState, Topic,
 };
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::keeper::keep;
 use crate::session::{Outgoing, Subscribed};
@@ -34,7 +33,7 @@ const SHORT_MAX: usize = 255;
 /// Dropping it ends the connection, as [`Broker::close`] does, without waiting for it.
 pub struct AmqpBroker {
     shared: Arc<Shared>,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::UnboundedSender<Outgoing>,
     /// The number of the next message that has to come back if nobody takes it.
     number: AtomicU64,
 }
@@ -43,7 +42,7 @@ impl AmqpBroker {
     /// Begins to connect; waits for nothing and never fails. What goes wrong is in [`Broker::link`]. It runs in one
     /// task of `tasks`.
     pub fn connect(settings: AmqpSettings, tasks: &Tasks) -> Self {
-        let (queue, waiting) = mpsc::channel(settings.queue_max.max(1));
+        let (queue, waiting) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(settings));
         tasks.spawn(keep(Arc::clone(&shared), waiting, fastrand::Rng::new()));
         AmqpBroker {
@@ -58,8 +57,8 @@ impl AmqpBroker {
         self.shared.counters.read()
     }
 
-    /// Puts a message into the queue; gives it back if that is full.
-    fn enqueue(&self, message: Publication) -> Result<(Option<Outgoing>, Told), PublishError> {
+    /// Puts a message into the queue, which has no limit: each message there is held by its caller.
+    fn enqueue(&self, message: Publication) -> Result<Told, PublishError> {
         match &*self.shared.link.borrow() {
             Link::Up { .. } => {}
             Link::Down { reason, .. } => {
@@ -76,10 +75,9 @@ impl AmqpBroker {
             .then(|| self.number.fetch_add(1, Ordering::Relaxed));
         let (reply, told) = oneshot::channel();
         let outgoing = write(message, &self.shared.settings.exchange, number, reply);
-        match self.queue.try_send(outgoing) {
-            Ok(()) => Ok((None, told)),
-            Err(TrySendError::Full(outgoing)) => Ok((Some(outgoing), told)),
-            Err(TrySendError::Closed(_)) => Err(PublishError::unsent(PublishErrorKind::Closed)),
+        match self.queue.send(outgoing) {
+            Ok(()) => Ok(told),
+            Err(_) => Err(PublishError::unsent(PublishErrorKind::Closed)),
         }
     }
 }
@@ -91,11 +89,7 @@ impl Broker for AmqpBroker {
         // Here and not in the future: messages leave in the order of the calls.
         let queued = self.enqueue(message);
         Box::pin(async move {
-            let (full, told) = queued?;
-            if let Some(outgoing) = full {
-                let sent = self.queue.send(outgoing).await;
-                sent.map_err(|_| PublishError::unsent(PublishErrorKind::Closed))?;
-            }
+            let told = queued?;
             let ended = || Err(PublishError::unknown(PublishErrorKind::Closed));
             told.await.unwrap_or_else(|_| ended())
         })
@@ -188,11 +182,47 @@ fn write(
     let method = head.len();
     write_properties(&mut head, PUBLISHING, &message, number);
     Outgoing {
-        frame_length: method.max(head.len() - method),
+        properties: method,
+        expires: message.expiry.map(expires),
         head,
         body: message.body,
         topic: message.topic,
         number,
         reply,
+    }
+}
+
+/// AMQP writes at most 32 bits of milliseconds.
+fn expires(expiry: Duration) -> Instant {
+    Instant::now() + expiry.min(Duration::from_millis(u32::MAX.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn publications_wait_in_the_order_of_their_calls_however_many_there_are() {
+        let (queue, mut waiting) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(AmqpSettings::new("host", "user")));
+        shared.link.send_replace(Link::Up {
+            number: 1,
+            blocked: None,
+        });
+        let number = AtomicU64::new(1);
+        let broker = AmqpBroker {
+            shared,
+            queue,
+            number,
+        };
+        let mut told = vec![];
+        for _ in 0..5000 {
+            let mut message = Publication::new(Topic::parse("a/b").unwrap(), "body");
+            message.mandatory = true;
+            told.push(broker.publish(message));
+        }
+        let taken = std::iter::from_fn(|| waiting.try_recv().ok());
+        let numbers: Vec<_> = taken.filter_map(|message| message.number).collect();
+        assert_eq!(numbers, (1..=5000).collect::<Vec<_>>());
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::session::{End, Login, Outgoing, Session};
 use crate::shared::Shared;
+use crate::waiting::Waiting;
 use crate::wire::{Output, split};
 
 /// What is read at once, and how little room for it may be left.
@@ -29,6 +30,7 @@ pub(crate) struct Connection<'a> {
     shared: &'a Shared,
     login: &'a Login,
     session: Session,
+    waiting: Waiting,
     out: Output,
     buffer: BytesMut,
     /// When the broker said something last, and when we did.
@@ -59,6 +61,7 @@ impl<'a> Connection<'a> {
             session: Session::new(Arc::clone(&shared.settings), Arc::clone(&shared.counters)),
             shared,
             login,
+            waiting: Waiting::new(),
             out: Output::default(),
             buffer: BytesMut::with_capacity(READ),
             heard: now,
@@ -75,7 +78,7 @@ impl<'a> Connection<'a> {
     pub(crate) async fn run(
         mut self,
         mut stream: TcpStream,
-        queue: &mut mpsc::Receiver<Outgoing>,
+        queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     ) -> Outcome {
         Session::greet(&mut self.out);
         let end = match self.converse(&mut stream, queue).await {
@@ -85,6 +88,9 @@ impl<'a> Connection<'a> {
         // The answer to the broker's goodbye.
         let _ = timeout(LAST_BYTES, stream.write_all_buf(&mut self.out)).await;
         let reason: Arc<str> = end.reason.as_str().into();
+        while let Some(message) = self.waiting.pop() {
+            refuse(message, self.not_connected(Some(Arc::clone(&reason))));
+        }
         self.session.end(&self.out, &reason);
         Outcome {
             end,
@@ -95,7 +101,7 @@ impl<'a> Connection<'a> {
     async fn converse(
         &mut self,
         stream: &mut TcpStream,
-        queue: &mut mpsc::Receiver<Outgoing>,
+        queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     ) -> Result<(), End> {
         let (mut read, mut write) = stream.split();
         let mut timer = std::pin::pin!(sleep_until(self.next()));
@@ -106,7 +112,6 @@ impl<'a> Connection<'a> {
             }
             self.arm(timer.as_mut());
             self.make_room();
-            let takes = !self.session.is_up() || (self.session.can_publish() && self.has_room());
             tokio::select! {
                 came = read.read_buf(&mut self.buffer) => match came {
                     Ok(0) => return Err(End::lost("the broker closed the connection")),
@@ -117,7 +122,7 @@ impl<'a> Connection<'a> {
                     Ok(_) => self.said = Instant::now(),
                     Err(error) => return Err(End::lost(error.to_string())),
                 },
-                Some(message) = queue.recv(), if takes => self.take(message),
+                Some(message) = queue.recv() => self.take(message),
                 () = self.shared.wake.notified() => {}
                 () = timer.as_mut() => self.tick()?,
             }
@@ -135,7 +140,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Does what there is to do without waiting.
-    fn attend(&mut self, queue: &mut mpsc::Receiver<Outgoing>) {
+    fn attend(&mut self, queue: &mut mpsc::UnboundedReceiver<Outgoing>) {
         let now = Instant::now();
         self.tell();
         if self.shared.is_closing() {
@@ -149,17 +154,28 @@ impl<'a> Connection<'a> {
         } = self;
         session.tend(out, now);
         shared.with_subscriptions(|subscriptions| session.follow(subscriptions, out));
-        while self.session.can_publish() && self.has_room() {
-            let Ok(message) = queue.try_recv() else { break };
+        while let Ok(message) = queue.try_recv() {
             self.take(message);
+        }
+        while self.session.can_publish() && self.has_room() {
+            let Some(message) = self.waiting.pop() else {
+                break;
+            };
+            self.session.publish(message, &mut self.out, now);
         }
     }
 
     fn take(&mut self, message: Outgoing) {
         match self.session.is_up() {
-            true => self.session.publish(message, &mut self.out),
-            false if self.closing => refuse(message, PublishErrorKind::Closed),
-            false => refuse(message, PublishErrorKind::NotConnected { reason: None }),
+            true => self.waiting.push(message),
+            false => refuse(message, self.not_connected(None)),
+        }
+    }
+
+    fn not_connected(&self, reason: Option<Arc<str>>) -> PublishErrorKind {
+        match self.closing {
+            true => PublishErrorKind::Closed,
+            false => PublishErrorKind::NotConnected { reason },
         }
     }
 

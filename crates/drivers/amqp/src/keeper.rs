@@ -29,7 +29,7 @@ impl Drop for Farewell {
 /// Connects, and connects again, until it is closed.
 pub(crate) async fn keep(
     shared: Arc<Shared>,
-    mut queue: mpsc::Receiver<Outgoing>,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
     rng: fastrand::Rng,
 ) {
     let _farewell = Farewell(Arc::clone(&shared));
@@ -62,7 +62,11 @@ pub(crate) async fn keep(
 }
 
 /// One connection from its name to its end.
-async fn attempt(shared: &Shared, queue: &mut mpsc::Receiver<Outgoing>, number: u64) -> Outcome {
+async fn attempt(
+    shared: &Shared,
+    queue: &mut mpsc::UnboundedReceiver<Outgoing>,
+    number: u64,
+) -> Outcome {
     let due = Instant::now() + shared.settings.connect_timeout;
     let settings = &shared.settings;
     let connecting = async {
@@ -122,7 +126,7 @@ async fn connect(settings: &AmqpSettings) -> Result<(TcpStream, Login), End> {
 /// Waits for something while there is no connection: publications are given back at once. `None`: closed meanwhile.
 async fn refusing<T>(
     shared: &Shared,
-    queue: &mut mpsc::Receiver<Outgoing>,
+    queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     reason: Option<&Arc<str>>,
     waited: impl Future<Output = T>,
 ) -> Option<T> {

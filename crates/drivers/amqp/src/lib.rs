@@ -10,6 +10,7 @@ mod keeper;
 mod session;
 mod settings;
 mod shared;
+mod waiting;
 mod wire;
 
 pub use broker::AmqpBroker;

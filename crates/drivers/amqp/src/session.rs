@@ -195,8 +195,9 @@ impl Session {
     }
 
     /// Takes a publication on; what becomes of it is told to its own reply.
-    pub(crate) fn publish(&mut self, message: Outgoing, out: &mut Output) {
-        self.publisher.publish(message, self.limits.frame_max, out);
+    pub(crate) fn publish(&mut self, message: Outgoing, out: &mut Output, now: Instant) {
+        self.publisher
+            .publish(message, self.limits.frame_max, out, now);
     }
 
     /// Begins what is new of these subscriptions, and leaves those that nobody reads.

@@ -37,8 +37,6 @@ pub struct AmqpSettings {
     /// A message with a larger body is acknowledged, dropped and counted; 128 MiB by default, which is what RabbitMQ
     /// takes at most.
     pub body_max: usize,
-    /// How many publications may wait to be written; further ones wait at their callers. 1,024 by default, at least 1.
-    pub queue_max: usize,
     /// How the connection calls itself at the broker; `mainstay` by default.
     pub connection_name: String,
     /// How TCP notices that the peer is gone.
@@ -61,7 +59,6 @@ impl AmqpSettings {
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(5),
             body_max: 128 << 20,
-            queue_max: 1024,
             connection_name: "mainstay".into(),
             socket: SocketSettings::default(),
         }

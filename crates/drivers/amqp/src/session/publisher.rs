@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use mainstay_message::{PublishError, PublishErrorKind, Topic};
+use tokio::time::Instant;
 
 use super::confirms::{Confirms, Pending, Reply};
 use super::{End, PUBLISHING};
@@ -20,8 +21,10 @@ const ACCESS_REFUSED: u16 = 403;
 pub(crate) struct Outgoing {
     /// The frames before the body.
     pub(crate) head: BytesMut,
-    /// How long the longest of them is.
-    pub(crate) frame_length: usize,
+    /// Where the last of them begins, which says what the message is.
+    pub(crate) properties: usize,
+    /// When nobody wants it any more: how long that is still is written at the end of the last frame.
+    pub(crate) expires: Option<Instant>,
     pub(crate) body: Bytes,
     pub(crate) topic: Topic,
     /// It comes back with a message that no queue takes.
@@ -176,10 +179,17 @@ impl Publisher {
         }
     }
 
-    pub(crate) fn publish(&mut self, message: Outgoing, frame_max: usize, out: &mut Output) {
+    pub(crate) fn publish(
+        &mut self,
+        message: Outgoing,
+        frame_max: usize,
+        out: &mut Output,
+        now: Instant,
+    ) {
         let Outgoing {
-            head,
-            frame_length,
+            mut head,
+            properties,
+            expires,
             body,
             topic,
             number,
@@ -188,6 +198,10 @@ impl Publisher {
         if reply.is_closed() {
             return;
         }
+        if let Some(expires) = expires {
+            wire::write_expiration(&mut head, properties, expires.duration_since(now));
+        }
+        let frame_length = properties.max(head.len() - properties);
         if frame_length > frame_max {
             let kind = PublishErrorKind::TooLarge {
                 length: frame_length,

@@ -132,14 +132,15 @@ impl Peer {
         let mut head = BytesMut::new();
         write_properties(&mut head, 1, &message, number);
         let outgoing = Outgoing {
-            frame_length: head.len(),
+            properties: 0,
+            expires: None,
             head,
             body: message.body,
             topic: message.topic,
             number,
             reply,
         };
-        self.session.publish(outgoing, &mut self.out);
+        self.session.publish(outgoing, &mut self.out, self.now);
         told
     }
 

@@ -1,5 +1,7 @@
 //! Headers of contents: the size of a body and what is said about it.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use mainstay_message::{Headers, Persistence, Publication};
 use smol_str::SmolStr;
@@ -103,7 +105,8 @@ fn read_first<'a>(
     Ok((content_type, table))
 }
 
-/// Writes the header frame of a message. `number` comes back with it if nobody takes it.
+/// Writes the header frame of a message. `number` comes back with it if nobody takes it. That of a message with an
+/// expiry is completed by [`write_expiration`].
 pub(crate) fn write_properties(
     into: &mut BytesMut,
     channel: u16,
@@ -134,10 +137,14 @@ pub(crate) fn write_properties(
     if let Some(number) = number {
         frame = frame.short(&number.to_string());
     }
-    if let Some(expiry) = message.expiry {
-        frame = frame.short(&expiry.as_millis().min(u128::from(u32::MAX)).to_string());
-    }
     frame.end();
+}
+
+/// Completes the header frame that begins at `at`, the last there, of a message with an expiry: it has so long left.
+pub(crate) fn write_expiration(into: &mut BytesMut, at: usize, left: Duration) {
+    let millis = left.as_nanos().div_ceil(1_000_000);
+    let millis = millis.min(u128::from(u32::MAX)).to_string();
+    FrameWriter::again(into, at).short(&millis).end();
 }
 
 fn write_headers(table: &mut BytesMut, headers: &Headers) {

@@ -132,13 +132,22 @@ fn the_number_of_a_returned_message_comes_back_behind_everything_else() {
         message.content_type = content_type.map(Into::into);
         message.headers = Headers::from_iter([("name", "value")]);
         message.expiry = expiry;
-        let bytes = written(|into| write_properties(into, 1, &message, Some(77)));
+        let bytes = written(|into| {
+            write_properties(into, 1, &message, Some(77));
+            if let Some(left) = expiry {
+                write_expiration(into, 0, left);
+            }
+        });
         let returned = read_correlation(frame(&bytes).payload).unwrap();
         assert_eq!((returned.size, returned.number), (4, Some(77)));
         let content = read_content(frame(&bytes).payload).unwrap();
         assert_eq!(content.headers, message.headers);
     }
-    let bytes = written(|into| write_properties(into, 1, &message, None));
+    let left = std::time::Duration::from_micros(1_499_001);
+    let bytes = written(|into| {
+        write_properties(into, 1, &message, None);
+        write_expiration(into, 0, left);
+    });
     assert_eq!(
         read_correlation(frame(&bytes).payload).unwrap().number,
         None

@@ -40,6 +40,15 @@ impl<'a> FrameWriter<'a> {
         FrameWriter { into, length_at }
     }
 
+    /// Goes on with the last frame, which begins at `at`.
+    pub(crate) fn again(into: &'a mut BytesMut, at: usize) -> Self {
+        into.truncate(into.len() - 1);
+        FrameWriter {
+            into,
+            length_at: at + 3,
+        }
+    }
+
     pub(crate) fn method(into: &'a mut BytesMut, channel: u16, (class, method): Number) -> Self {
         let frame = Self::begin(into, Kind::Method, channel);
         frame.u16(class).u16(method)
