@@ -8,6 +8,7 @@
 
 mod flights;
 mod limits;
+mod lost;
 mod receipts;
 mod subscriptions;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use self::flights::{Call, Flights};
 use self::limits::Limits;
+use self::lost::Lost;
 use self::receipts::{Arrival, Receipts};
 use self::subscriptions::Subscriptions;
 use self::unclaimed::{Unclaimed, Waiting};
@@ -53,7 +55,9 @@ pub(crate) struct Session {
     receipts: Receipts,
     subscriptions: Subscriptions,
     unclaimed: Unclaimed,
-    /// A message whose receiver has no room, and its subscription. Nothing is read meanwhile.
+    lost: Lost,
+    /// A message that must not be lost, whose receiver has no room, and its subscription. Nothing is read meanwhile.
+    /// Brokers that keep to the window do not let it come to this.
     stalled: Option<(u64, Delivery)>,
 }
 
@@ -69,6 +73,7 @@ impl Session {
             flights: Flights::default(),
             subscriptions: Subscriptions::default(),
             unclaimed: Unclaimed::default(),
+            lost: Lost::default(),
             stalled: None,
         }
     }
@@ -182,7 +187,7 @@ impl Session {
     /// Tries to go on with it.
     pub(crate) fn unstall(&mut self, now: Instant) {
         if let Some((number, delivery)) = self.stalled.take() {
-            self.hand_over(number, delivery);
+            self.hand_over(number, delivery, now);
         }
         self.listen(now);
     }
@@ -307,7 +312,7 @@ impl Session {
             acknowledgement,
         };
         match (number, serial) {
-            (Some(number), _) => self.hand_over(number, delivery),
+            (Some(number), _) => self.hand_over(number, delivery, now),
             (None, Some(serial)) => self.unclaimed.add(Waiting {
                 since: now,
                 id: message.id,
@@ -321,10 +326,21 @@ impl Session {
         Ok(())
     }
 
-    fn hand_over(&mut self, number: u64, delivery: Delivery) {
+    fn hand_over(&mut self, number: u64, delivery: Delivery, now: Instant) {
         let Some(slot) = self.subscriptions.get(number) else {
             return;
         };
+        if delivery.acknowledgement.is_none() && !slot.has_room(self.settings.receive_max) {
+            if let Some(count) = self.lost.one(now) {
+                let topic = delivery.topic.as_str();
+                tracing::warn!(
+                    topic,
+                    count,
+                    "transient messages found no room and are lost: their receiver is slower than they come"
+                );
+            }
+            return;
+        }
         match slot.deliveries().try_send(delivery) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(delivery)) => {

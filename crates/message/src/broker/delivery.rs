@@ -28,7 +28,8 @@ pub struct Subscription {
     /// What keeps them.
     pub queue: Queue,
     /// How many may wait for the face beyond the protocol's own window. A full one holds messages of this
-    /// subscription back, at the broker or in the connection, so that nothing is lost or piles up.
+    /// subscription back, at the broker or in the connection, so that nothing piles up. Where the protocol holds
+    /// transient messages back nowhere (MQTT), those beyond are lost.
     pub backlog_max: usize,
 }
 

@@ -50,6 +50,16 @@ impl Slot {
         &self.deliveries
     }
 
+    /// Whether there is room for a message beside the window of those that must not be lost.
+    pub(crate) fn has_room(&self, window: u16) -> bool {
+        let window = match self.qos {
+            Qos::Zero => 0,
+            Qos::One | Qos::Two => usize::from(window),
+        };
+        // Nobody listens to a closed one, which is not full.
+        self.deliveries.capacity() > window || self.deliveries.is_closed()
+    }
+
     pub(crate) fn fits(&self, topic: &Topic) -> bool {
         self.dropped.is_none() && self.filter.fits(topic)
     }

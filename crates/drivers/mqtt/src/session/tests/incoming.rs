@@ -164,12 +164,41 @@ fn one_that_nobody_subscribes_to_is_refused_in_the_end() {
 }
 
 #[test]
-fn a_receiver_without_room_holds_the_reading_back() {
+fn a_transient_message_without_room_is_lost_and_holds_nothing_up() {
     let mut bench = Bench::up();
-    let mut inbox = bench.subscribe(Queue::Transient, 1);
-    bench.give_message(0, Qos::Zero, false, "1");
+    let mut inbox = bench.subscribe(Queue::Transient, 2);
+    for body in ["1", "2", "lost"] {
+        bench.give_message(0, Qos::Zero, false, body);
+        assert!(bench.session.can_read());
+    }
+    assert_eq!(bodies(&inbox.take()), ["1", "2"]);
+    bench.give_message(0, Qos::Zero, false, "3");
+    assert_eq!(bodies(&inbox.take()), ["3"]);
+}
+
+#[test]
+fn transient_messages_leave_the_window_of_a_durable_subscription_free() {
+    let mut bench = Bench::up();
+    // One beside the window, which is of ten.
+    let mut inbox = bench.subscribe(Queue::Durable("in".into()), 11);
+    for body in ["1", "lost"] {
+        bench.give_message(0, Qos::Zero, false, body);
+    }
+    for id in 1..=10 {
+        bench.give_message(id, Qos::Two, false, "kept");
+    }
     assert!(bench.session.can_read());
-    bench.give_message(0, Qos::Zero, false, "2");
+    let got = inbox.take();
+    assert_eq!((got.len(), bodies(&got)[1]), (11, "kept"));
+}
+
+#[test]
+fn a_message_that_must_not_be_lost_waits_for_room() {
+    let mut bench = Bench::up();
+    let mut inbox = bench.subscribe(Queue::Durable("in".into()), 1);
+    bench.give_message(1, Qos::Two, false, "1");
+    assert!(bench.session.can_read());
+    bench.give_message(2, Qos::Two, false, "2");
     assert!(!bench.session.can_read() && bench.session.stalled_at().is_some());
     bench.session.unstall(bench.now);
     assert!(!bench.session.can_read(), "no room yet");
@@ -182,9 +211,9 @@ fn a_receiver_without_room_holds_the_reading_back() {
 #[test]
 fn what_held_the_reading_back_does_not_outlive_its_receiver_or_its_connection() {
     let stalled = |bench: &mut Bench| {
-        let inbox = bench.subscribe(Queue::Transient, 1);
-        for body in ["1", "2"] {
-            bench.give_message(0, Qos::Zero, false, body);
+        let inbox = bench.subscribe(Queue::Durable("in".into()), 1);
+        for (id, body) in [(1, "1"), (2, "2")] {
+            bench.give_message(id, Qos::Two, false, body);
         }
         assert!(!bench.session.can_read());
         inbox
@@ -195,6 +224,7 @@ fn what_held_the_reading_back_does_not_outlive_its_receiver_or_its_connection() 
     drop(inbox);
     bench.session.unsubscribe(number, bench.now);
     assert!(bench.session.can_read());
+    let mut bench = Bench::up();
     let _inbox = stalled(&mut bench);
     bench.lose();
     bench.sent();
