@@ -39,7 +39,7 @@ use crate::wire::{
 pub(crate) use self::flights::Reply;
 pub(crate) use self::subscriptions::Slot;
 
-/// Packets wait to be written up to this size before another publication is taken.
+/// Packets wait to be written up to this size before another publication is taken, and answers before anything is read.
 const OUTPUT_MAX: usize = 1024 * 1024;
 
 /// The client's side of a session.
@@ -105,9 +105,11 @@ impl Session {
         self.is_up() && self.flights.can_take() && self.out.waiting() < OUTPUT_MAX
     }
 
-    /// Whether packets may be handed in.
+    /// Whether packets may be handed in. Publications that wait do not hold it up, or a slow link would take a large one
+    /// for the end of the broker.
     pub(crate) fn can_read(&self) -> bool {
-        self.stalled.is_none() && self.out.waiting() < OUTPUT_MAX
+        let has_room = self.out.waiting() < OUTPUT_MAX || self.out.waiting_besides() < OUTPUT_MAX;
+        self.stalled.is_none() && has_room
     }
 
     /// Whether every publication is done and written.
@@ -194,9 +196,10 @@ impl Session {
 
     /// So many bytes were written.
     pub(crate) fn wrote(&mut self, now: Instant) {
-        self.flights.written(self.out.written());
+        let written = self.out.written();
+        self.flights.written(written);
         if let Some(vigil) = &mut self.vigil {
-            vigil.sent(now);
+            vigil.sent(written, now);
         }
     }
 
@@ -375,7 +378,13 @@ impl Session {
         };
         self.subscriptions.tick(now, link);
         match self.vigil.as_mut().map(|vigil| vigil.watch(now)) {
-            Some(Watch::Ask) => ping(&mut self.out),
+            Some(Watch::Ask) => {
+                ping(&mut self.out);
+                let end = self.out.end();
+                if let Some(vigil) = &mut self.vigil {
+                    vigil.asks(end);
+                }
+            }
             Some(Watch::Gone) => {
                 let limit = self.settings.answer_timeout;
                 return Err(End::of(format!(

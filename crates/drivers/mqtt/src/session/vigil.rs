@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A question may be overtaken by a large packet; beyond this many times the usual limit it was not.
+/// An answer may have to wait for a large packet; beyond this many times the usual limit it was not.
 const PATIENCE: u32 = 6;
 
 /// What is known about the broker's being there. Times are arguments.
@@ -17,8 +17,10 @@ pub(crate) struct Vigil {
     received: Instant,
     /// Since when an answer has been due, or something has come while one was.
     expecting: Option<Instant>,
-    /// When we asked.
+    /// When we asked, or when what stands before the question in the output last moved.
     asked: Option<Instant>,
+    /// Where the first question that is not answered ends in the output.
+    question: Option<u64>,
     /// We do not read: silence says nothing.
     deaf: bool,
 }
@@ -40,12 +42,23 @@ impl Vigil {
             received: now,
             expecting: None,
             asked: None,
+            question: None,
             deaf: false,
         }
     }
 
-    pub(crate) fn sent(&mut self, now: Instant) {
+    /// The output has moved; so much of it has left in all. A broker that takes it lives, and cannot answer a question
+    /// that has not left.
+    pub(crate) fn sent(&mut self, written: u64, now: Instant) {
         self.sent = now;
+        if self.question.is_some_and(|end| written < end) {
+            self.asked = self.asked.map(|_| now);
+        }
+    }
+
+    /// The question that was to be asked ends there in the output.
+    pub(crate) fn asks(&mut self, end: u64) {
+        self.question = self.question.or(Some(end));
     }
 
     pub(crate) fn received(&mut self, now: Instant) {
@@ -67,6 +80,7 @@ impl Vigil {
     /// The answer to our question.
     pub(crate) fn answered(&mut self) {
         self.asked = None;
+        self.question = None;
     }
 
     /// Whether we read.

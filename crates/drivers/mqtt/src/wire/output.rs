@@ -15,6 +15,8 @@ pub(crate) struct Output {
     tail: BytesMut,
     waiting: usize,
     written: u64,
+    /// Where publications that are not written whole begin and end; those that follow each other are one.
+    publications: VecDeque<(u64, u64)>,
 }
 
 impl Output {
@@ -24,11 +26,28 @@ impl Output {
         self.tail.clear();
         self.waiting = 0;
         self.written = 0;
+        self.publications.clear();
     }
 
     /// How many bytes wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// How many of them are no publications: questions and answers.
+    pub(crate) fn waiting_besides(&self) -> usize {
+        let publications = self.publications.iter();
+        let lengths = publications.map(|(start, end)| end - self.written.max(*start));
+        self.waiting - lengths.sum::<u64>() as usize
+    }
+
+    /// What was put in since this place is a publication.
+    pub(crate) fn publication(&mut self, start: u64) {
+        let end = self.end();
+        match self.publications.back_mut() {
+            Some((_, last)) if *last == start => *last = end,
+            _ => self.publications.push_back((start, end)),
+        }
     }
 
     /// How many bytes were written on this connection.
@@ -124,6 +143,13 @@ impl Buf for Output {
     fn advance(&mut self, mut count: usize) {
         self.written += count as u64;
         self.waiting -= count;
+        while self
+            .publications
+            .front()
+            .is_some_and(|(_, end)| *end <= self.written)
+        {
+            self.publications.pop_front();
+        }
         while count > 0 {
             match self.parts.front_mut() {
                 Some(part) if part.len() <= count => {

@@ -138,6 +138,7 @@ impl Outgoing<'_> {
                 length_max,
             });
         }
+        let start = out.end();
         let again = u8::from(self.again) << 3;
         out.u8(kind::PUBLISH << 4 | again | self.qos.bits() << 1);
         out.variable(length);
@@ -147,6 +148,7 @@ impl Outgoing<'_> {
         }
         self.write_properties(out, properties);
         out.body(&self.message.body);
+        out.publication(start);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! What becomes of publications.
 
+use bytes::Buf;
 use mainstay_engine::Sent;
 use mainstay_message::{Persistence, PublishErrorKind};
 use tokio::time::Duration;
@@ -269,6 +270,44 @@ fn what_its_caller_gave_up_before_it_was_taken_does_not_leave() {
     let now = bench.now;
     bench.session.publish(message("a", "1"), reply, now, now);
     assert!(bench.sent().is_empty() && bench.session.is_settled());
+}
+
+#[test]
+fn a_large_one_on_a_slow_link_neither_stops_the_reading_nor_ends_the_connection() {
+    let mut bench = Bench::new();
+    bench.connect(Greeting {
+        packet_max: 100 << 20,
+        ..NEW
+    });
+    let mut answer = bench.publish(message("a", &"x".repeat(50 << 20)));
+    assert!(!bench.session.can_take() && bench.session.can_read());
+    for _ in 0..50 {
+        bench.session.out.advance(1 << 20);
+        bench.session.wrote(bench.now);
+        bench.pass(Duration::from_secs(5));
+        bench.session.tick(bench.now).unwrap();
+    }
+    let length = bench.session.out.remaining();
+    bench.session.out.advance(length);
+    bench.session.wrote(bench.now);
+    bench.give(&[0xd0, 0]).unwrap();
+    bench.give_ack(kind::PUBREC, 1, 0);
+    bench.give_ack(kind::PUBCOMP, 1, 0);
+    assert_eq!(answer.try_recv().unwrap(), Ok(()));
+}
+
+#[test]
+fn answers_that_are_not_written_stop_the_reading() {
+    let mut bench = Bench::up();
+    let _large = bench.publish(message("a", &"x".repeat(1 << 19)));
+    while bench.session.can_read() {
+        bench.give(&[0x62, 2, 0, 1].repeat(1000)).unwrap();
+    }
+    assert!(bench.session.out.waiting_besides() >= 1 << 20);
+    let length = bench.session.out.remaining();
+    bench.session.out.advance(length);
+    assert_eq!(bench.session.out.waiting_besides(), 0);
+    assert!(bench.session.can_read());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_broker_is_asked_and_left_by_the_clock() {
     };
     assert_eq!(course(vigil(now), now, answers), "15? 30? 45? 60? ");
     // We write all the time and nothing comes.
-    let writes = |_, vigil: &mut Vigil, now| vigil.sent(now);
+    let writes = |_, vigil: &mut Vigil, now| vigil.sent(0, now);
     assert_eq!(course(vigil(now), now, writes), "30? 40!");
     // An answer is due from the third second on.
     let owes = |second, vigil: &mut Vigil, now| vigil.expect(second >= 3, now);
@@ -49,6 +49,25 @@ fn a_broker_is_asked_and_left_by_the_clock() {
     never.watch(now + Duration::from_secs(15));
     never.received(now + Duration::from_secs(75));
     assert_eq!(never.watch(now + Duration::from_secs(75)), Watch::Gone);
+}
+
+#[test]
+fn a_question_behind_a_large_packet_counts_from_when_it_has_left() {
+    let now = Instant::now();
+    // A byte a second leaves; the question, asked after 6 s, ends behind the fortieth.
+    let slow = |second: u64, vigil: &mut Vigil, now| {
+        vigil.sent(second.min(40), now);
+        vigil.expect(true, now);
+        vigil.asks(40);
+    };
+    assert_eq!(course(vigil(now), now, slow), "6? 49!");
+    // Nothing leaves any more.
+    let stuck = |second, vigil: &mut Vigil, now| {
+        if second <= 20 {
+            slow(second, vigil, now);
+        }
+    };
+    assert_eq!(course(vigil(now), now, stuck), "6? 30!");
 }
 
 #[test]
