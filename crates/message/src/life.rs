@@ -14,7 +14,7 @@ pub enum LifeState {
     Alive,
     /// It missed a check or failed a request; others are preferred.
     Unresponsive,
-    /// It missed as many checks in a row as make it dead.
+    /// It missed as many checks in a row as make it dead, and has no open work.
     Dead,
 }
 
@@ -105,9 +105,9 @@ impl Life {
         since.checked_add(failback_after)
     }
 
-    /// How it is.
-    pub fn state(&self, missed_max: u32) -> LifeState {
-        if self.missed >= missed_max {
+    /// How it is. One with open work that answers no checks is busy, not dead.
+    pub fn state(&self, busy: bool, missed_max: u32) -> LifeState {
+        if self.missed >= missed_max && !busy {
             LifeState::Dead
         } else if self.missed > 0 || self.aside {
             LifeState::Unresponsive
@@ -202,17 +202,22 @@ mod tests {
     fn states_follow_signs_and_misses() {
         let now = Instant::now();
         let mut life = Life::new();
-        assert_eq!(life.state(3), LifeState::Unknown);
+        assert_eq!(life.state(false, 3), LifeState::Unknown);
         life.sign(now);
-        assert_eq!(life.state(3), LifeState::Alive);
+        assert_eq!(life.state(false, 3), LifeState::Alive);
         life.miss(false, 3);
-        assert_eq!(life.state(3), LifeState::Unresponsive);
+        assert_eq!(life.state(false, 3), LifeState::Unresponsive);
         life.miss(false, 3);
         life.miss(false, 3);
-        assert_eq!(life.state(3), LifeState::Dead);
+        assert_eq!(life.state(false, 3), LifeState::Dead);
+        assert_eq!(life.state(true, 3), LifeState::Unresponsive, "at work");
         assert_eq!(life.last_sign(), Some(now));
         life.good(FAILBACK, now);
-        assert_eq!(life.state(3), LifeState::Unresponsive, "still set aside");
+        assert_eq!(
+            life.state(false, 3),
+            LifeState::Unresponsive,
+            "still set aside"
+        );
         assert_eq!(life.due_back(FAILBACK), Some(now + FAILBACK));
     }
 }

@@ -51,8 +51,8 @@ impl Shared {
             self.counts.checks_missed.add();
         }
         self.follow(target, change);
-        let is_dead = target.life.lock().state(timeouts.missed_intervals) == LifeState::Dead;
-        if target.discovered && is_dead && !busy {
+        let state = target.life.lock().state(busy, timeouts.missed_intervals);
+        if target.discovered && state == LifeState::Dead {
             // It gets requests again when it announces itself.
             let _ = self.source.drain_endpoint(target.name());
         }

@@ -222,7 +222,7 @@ impl Service {
             name: Arc::clone(&settings.name),
             group: Arc::clone(&settings.group),
             destination: settings.destination.to_string(),
-            state: life.state(missed_max).as_str(),
+            state: life.state(target.is_busy(), missed_max).as_str(),
             aside: life.is_aside(),
             draining: placed.is_some_and(|placed| placed.endpoint.is_draining()),
             discovered: target.discovered,
