@@ -64,19 +64,17 @@ impl Shared {
     /// no target has said anything yet.
     pub(super) fn lifecycle_body(&self) -> Option<Bytes> {
         let mut said = self.schema.lock().said().cloned()?;
-        if let Some(schema) = said.get_mut("schema") {
-            self.put_fronted_names(schema);
+        if let Some(title) = said.pointer_mut("/schema/info/title") {
+            *title = self.settings.identity.as_str().into();
         }
+        self.put_fronted_names(said.pointer_mut("/schema/capabilities"));
+        self.put_fronted_names(said.get_mut("status"));
         Some(said.to_string().into())
     }
 
-    /// Puts the fronted name for a target's, in its schema.
-    fn put_fronted_names(&self, schema: &mut Value) {
-        let title = schema.pointer_mut("/info/title");
-        if let Some(title) = title {
-            *title = self.settings.identity.as_str().into();
-        }
-        let Some(Value::Object(capabilities)) = schema.get_mut("capabilities") else {
+    /// Puts the fronted capability's name for that of a target.
+    fn put_fronted_names(&self, by_capability: Option<&mut Value>) {
+        let Some(Value::Object(capabilities)) = by_capability else {
             return;
         };
         let named = std::mem::take(capabilities);
@@ -113,8 +111,9 @@ impl Shared {
 
     /// What another status operation answers: the last status that the preferred target gave, or `null`.
     pub(super) fn status_text(&self) -> Bytes {
-        let schema = self.schema.lock();
-        let status = schema.said().and_then(|said| said.get("status")).cloned();
+        let said = self.schema.lock().said().cloned();
+        let mut status = said.and_then(|mut said| said.get_mut("status").map(Value::take));
+        self.put_fronted_names(status.as_mut());
         let capability = Arc::clone(&self.settings.capability_name);
         let own = status.map(|status| status.get(&*capability).cloned().unwrap_or(status));
         own.unwrap_or(Value::Null).to_string().into()

@@ -198,6 +198,7 @@ async fn a_subscriber_sees_the_life_of_the_service_under_the_fronted_name() {
     assert_eq!(body["schema"]["info"]["title"], "org.fac.sys.-.compute");
     assert!(body["schema"]["capabilities"]["Compute"]["endpoints"]["run"].is_object());
     assert!(body["schema"]["capabilities"]["Work"].is_null());
+    assert_eq!(body["status"], json!({"Compute": "fine"}));
     for message in &told {
         assert_eq!(message.headers.get("source"), Some("org.fac.sys.-.compute"));
     }
