@@ -132,30 +132,36 @@ impl Shared {
         target: &str,
         delivery: Delivery,
     ) {
-        let asked = self.jobs.lock().get(id).map(|job| Arc::clone(&job.request));
-        // Read, and hooks called, outside of the lock.
-        let last = asked.is_some_and(|request| self.is_last(&request, &delivery));
-        let request = {
-            let mut jobs = self.jobs.lock();
-            let Some(job) = jobs
-                .get(id)
-                .filter(|job| job.target.as_deref() == Some(target))
-            else {
-                drop(jobs);
-                self.counts.results_late.add();
-                return acknowledge(delivery);
-            };
-            let request = Arc::clone(&job.request);
-            jobs.renew(id, Instant::now() + self.result_timeout(&request));
-            if last {
-                jobs.end(id);
-            }
-            last.then_some(request)
+        let Some((request, last)) = self.count_result(id, target, &delivery) else {
+            self.counts.results_late.add();
+            return acknowledge(delivery);
         };
+        let request = last.then_some(request);
         if request.is_some() {
             self.counts.jobs_finished.add();
         }
         self.relay_event(delivery, request).await;
+    }
+
+    /// A result of a job has come: the next one is waited for anew, or the job has ended. Gives its request, and
+    /// whether it was the last one. `None`: that target does not have the job any more.
+    fn count_result(
+        &self,
+        id: &SmolStr,
+        target: &str,
+        delivery: &Delivery,
+    ) -> Option<(Arc<Request>, bool)> {
+        let request = Arc::clone(&self.jobs.lock().get(id)?.request);
+        // Read, and hooks called, outside of the lock.
+        let last = self.is_last(&request, delivery);
+        let mut jobs = self.jobs.lock();
+        jobs.get(id)
+            .filter(|job| job.target.as_deref() == Some(target))?;
+        jobs.renew(id, Instant::now() + self.result_timeout(&request));
+        if last {
+            jobs.end(id);
+        }
+        Some((request, last))
     }
 
     /// Whether a result ends its job.
@@ -268,18 +274,44 @@ impl Shared {
         };
         target.life.lock().sign(Instant::now());
         match self.whose(&target, &delivery) {
-            Verdict::Result(id) | Verdict::Early(id) => {
-                self.relay_request(&id, &target, head, delivery).await;
+            Verdict::Result(id) => self.relay_request(&id, &target, head, delivery).await,
+            Verdict::Early(id) => {
+                let from = SmolStr::new(target.name());
+                let kept = self.jobs.lock().keep_early(&id, from, delivery);
+                if let Err(delivery) = kept {
+                    self.relay_request(&id, &target, head, delivery).await;
+                }
             }
-            Verdict::Ordinary | Verdict::Late => {
-                self.counts.results_late.add();
-                let text =
-                    refusal::unavailable(&head.operation_id, "No open job of yours has that key.");
-                self.reply_to_target(&target, &head, TEXT, text.into(), true)
-                    .await;
-                acknowledge(delivery);
-            }
+            Verdict::Ordinary | Verdict::Late => self.refuse_result(&target, &head, delivery).await,
         }
+    }
+
+    /// A target's request that is no result of a job that it has.
+    async fn refuse_result(&self, target: &Target, head: &RequestHead, delivery: Delivery) {
+        self.counts.results_late.add();
+        let text = refusal::unavailable(&head.operation_id, "No open job of yours has that key.");
+        self.reply_to_target(target, head, TEXT, text.into(), true)
+            .await;
+        acknowledge(delivery);
+    }
+
+    /// A result that came before its job's acknowledgement was known, as an event or as a request.
+    pub(super) async fn relay_early(
+        self: &Arc<Self>,
+        id: &SmolStr,
+        from: &str,
+        delivery: Delivery,
+    ) {
+        if delivery.topic != self.settings.caller.requests() {
+            return self.relay_result(id, from, delivery).await;
+        }
+        let (target, head) = (self.target(from), RequestHead::read(&delivery.headers));
+        if let (Some(target), Ok(head)) = (target, head) {
+            return self.relay_request(id, &target, head, delivery).await;
+        }
+        // The target was removed meanwhile: nobody waits for an answer.
+        self.counts.results_late.add();
+        acknowledge(delivery);
     }
 
     /// Hands a target's request on to the caller of its job.
@@ -290,20 +322,10 @@ impl Shared {
         head: RequestHead,
         mut delivery: Delivery,
     ) {
-        let acknowledgement = delivery.acknowledgement.take();
-        let (request, last) = {
-            let mut jobs = self.jobs.lock();
-            let Some(job) = jobs.get(id) else {
-                return;
-            };
-            let request = Arc::clone(&job.request);
-            let last = self.is_last(&request, &delivery);
-            jobs.renew(id, Instant::now() + self.result_timeout(&request));
-            if last {
-                jobs.end(id);
-            }
-            (request, last)
+        let Some((request, last)) = self.count_result(id, target.name(), &delivery) else {
+            return self.refuse_result(target, &head, delivery).await;
         };
+        let acknowledgement = delivery.acknowledgement.take();
         let Some(topic) = requests_of(&request.head.source) else {
             return;
         };

@@ -307,7 +307,7 @@ impl Shared {
                 break;
             }
             for (target, delivery) in early {
-                self.relay_result(&request.id, &target, delivery).await;
+                self.relay_early(&request.id, &target, delivery).await;
             }
         }
         self.jobs_changed.notify_one();

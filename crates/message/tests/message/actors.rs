@@ -36,6 +36,8 @@ pub(crate) enum Does {
     Stalls { after: u32, step: Duration },
     /// Gives all its results before it accepts.
     Early { results: u32 },
+    /// The same, as requests to whom the job came from.
+    EarlyRequests { results: u32 },
 }
 
 /// A worker: one request after the other, or all at once.
@@ -174,7 +176,28 @@ impl Work {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 self.reply(false, r#"{"accepted":true}"#).await;
             }
+            Does::EarlyRequests { results } => {
+                for index in 1..=results {
+                    self.report(index, results).await;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                self.reply(false, r#"{"accepted":true}"#).await;
+            }
         }
+    }
+
+    /// Gives a result as a request.
+    async fn report(&self, index: u32, total: u32) {
+        let topic = self.head.source.replace('.', "/");
+        let status = if index == total { "done" } else { "running" };
+        let body = json!({"id": self.body["id"], "index": index, "status": status});
+        let message_topic = Topic::parse(&format!("{topic}/request")).unwrap();
+        let mut message = Publication::new(message_topic, body.to_string());
+        message.content_type = Some(JSON.into());
+        let (to, request_id) = (self.head.source.as_str(), fresh_id());
+        message.headers =
+            envelope::request_headers(&self.identity, to, "Work.result", &request_id, VERSION);
+        self.connection.publish(message).await.unwrap();
     }
 
     async fn results(&self, count: u32, total: u32, step: Duration, name: &str) {
@@ -258,6 +281,11 @@ impl Client {
             replies: tokio::sync::Mutex::new(replies),
             events: tokio::sync::Mutex::new(events),
         }
+    }
+
+    /// Where requests to it would go.
+    pub(crate) fn requests(&self) -> Topic {
+        Topic::parse(&format!("{}/request", self.name.replace('.', "/"))).unwrap()
     }
 
     pub(crate) fn headers(&self, to: &Identity, operation: &str) -> Headers {

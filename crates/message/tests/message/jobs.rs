@@ -156,6 +156,26 @@ async fn results_that_come_before_the_acknowledgement_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn results_as_requests_that_come_before_the_acknowledgement_wait_for_it() {
+    let world = World::new(Does::EarlyRequests { results: 3 }, Does::Echo).await;
+    let reply = world.call("job", json!({"id": "j"})).await;
+    assert_eq!(reply.json(), json!({"accepted": true}));
+    assert!(world.client.hears_nothing_more().await);
+    let relayed = world.hub.published(world.client.requests().as_str());
+    let told = relayed.iter().map(|message| {
+        let body: Value = serde_json::from_slice(&message.body).unwrap();
+        let source = message.headers.get("source").unwrap().to_owned();
+        (source, body["index"].as_u64().unwrap())
+    });
+    let front = world.front.as_str();
+    let expected = (1..=3).map(|index| (front.to_owned(), index));
+    assert_eq!(told.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    assert_eq!(world.service.status().jobs_open, 0);
+    assert_eq!(world.count("jobs_finished"), 1);
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn many_jobs_at_once_keep_their_results_apart() {
     let world = World::new(
         Does::Job {
