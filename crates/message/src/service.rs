@@ -1,5 +1,6 @@
 //! A proxied service: the fronted identity, its targets, and everything that runs for them.
 
+mod argument;
 mod attempt;
 mod events;
 mod intake;

@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 use crate::broker::{Headers, Link, Publication, PublishError, PublishErrorKind};
 use crate::envelope::{DataHandler, RequestHead, forwarded_headers, fresh_id, name};
-use crate::object::{Object, ObjectError, ObjectPlace};
+use crate::object::{ObjectError, ObjectPlace};
 use crate::pending::Reply;
 use crate::refusal::{self, Meaning};
 use crate::request::Request;
 use crate::store::{Change, Stage};
 use crate::target::{OpenAttempt, Target};
 
-use super::serve::{Driven, beside};
+use super::serve::Driven;
 use super::shared::Shared;
 
 /// An error reply of a target.
@@ -343,7 +343,7 @@ impl Try<'_> {
         let (body, object) = self.body().await?;
         let result = self.exchange(attempt, open, &operation, body).await;
         if let (Some(place), Err(_)) = (object, &result) {
-            self.remove(place);
+            self.shared.remove_object(place);
         }
         result.map(|reply| (reply, operation))
     }
@@ -492,48 +492,10 @@ impl Try<'_> {
         if !request.fetched {
             return Ok((body, None));
         }
-        let place = self.put(body).await.map_err(AttemptError::Object)?;
+        let put = self.shared.put_object(request, body).await;
+        let place = put.map_err(AttemptError::Object)?;
         let text = serde_json::to_vec(&place).unwrap_or_default();
         Ok((text.into(), Some(place)))
-    }
-
-    /// Puts the argument where the target reads it: it removes it by reading.
-    async fn put(&self, content: Bytes) -> Result<ObjectPlace, ObjectError> {
-        let store = self
-            .shared
-            .objects
-            .first()
-            .ok_or_else(|| ObjectError::Unknown { url: String::new() })?;
-        let bucket = self.shared.settings.caller.bucket();
-        let place = ObjectPlace {
-            minio_url: store.url().into(),
-            minio_bucket: bucket.into(),
-            minio_object_id: beside("").into(),
-        };
-        let object = Object {
-            content,
-            content_type: self.request.message.content_type.clone(),
-        };
-        store
-            .put(&place.minio_bucket, &place.minio_object_id, object)
-            .await?;
-        Ok(place)
-    }
-
-    /// Removes an argument that nobody reads any more.
-    fn remove(&self, place: ObjectPlace) {
-        const LIMIT: Duration = Duration::from_secs(10);
-        let shared = Arc::clone(self.shared);
-        self.shared.tasks.spawn_bounded(LIMIT, async move {
-            if let Some(store) = shared.object_store(&place.minio_url) {
-                let removed = store
-                    .remove(&place.minio_bucket, &place.minio_object_id)
-                    .await;
-                if let Err(error) = removed {
-                    tracing::debug!(%error, "an argument that was given up stays in its store");
-                }
-            }
-        });
     }
 
     /// Writes down that a write is about to be published: from then on it must not be driven again.

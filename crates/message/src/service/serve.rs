@@ -2,7 +2,6 @@
 //! ended.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future;
@@ -14,7 +13,6 @@ use tokio::time::Instant;
 use crate::broker::{Headers, PublishError};
 use crate::envelope::{DataHandler, TEXT, relayed_reply_headers, reply_headers};
 use crate::hooks::JobFailure;
-use crate::object::{Object, ObjectPlace};
 use crate::pending::Reply;
 use crate::refusal;
 use crate::request::{Request, publication, responses_of};
@@ -42,17 +40,13 @@ pub(crate) struct Answer {
     body: Bytes,
 }
 
-/// How often an object is asked for, and the wait between two tries.
-const FETCHES: u32 = 3;
-const FETCH_PAUSE: Duration = Duration::from_millis(200);
-
 impl Shared {
     /// Serves a request to the end of its first phase.
     pub(super) async fn serve(self: &Arc<Self>, request: Arc<Request>, phase: InFirstPhase) {
-        let request = match request.head.data_handler {
-            DataHandler::Message => request,
+        let (request, original) = match request.head.data_handler {
+            DataHandler::Message => (request, None),
             DataHandler::Minio => match self.fetch(&request).await {
-                Ok(fetched) => fetched,
+                Ok((fetched, place)) => (fetched, Some(place)),
                 Err(error) => {
                     tracing::warn!(service = %self.settings.name, %error, "argument not fetched");
                     return self.refuse(&request, refusal::NO_DATA.to_owned()).await;
@@ -64,7 +58,14 @@ impl Shared {
             record: request.record(),
             request: request.message.clone(),
         };
-        let written = self.write(vec![accept], false);
+        let written = async {
+            let written = self.write(vec![accept], false).await;
+            // Until then a request that the broker gives once more needs it.
+            if let Some(place) = original.filter(|_| written) {
+                self.remove_object(place);
+            }
+            written
+        };
         if !request.is_write() {
             // Nothing that follows depends on it: later changes stand behind it in the store's queue.
             future::join(written, self.run(request)).await;
@@ -372,51 +373,6 @@ impl Shared {
         }
     }
 
-    /// Reads the object that a request points to, once, and makes it the request's body.
-    async fn fetch(self: &Arc<Self>, request: &Arc<Request>) -> Result<Arc<Request>, FetchError> {
-        let place: ObjectPlace = serde_json::from_slice(&request.message.body)
-            .map_err(|error| FetchError(format!("the body is no place of an object ({error})")))?;
-        let store = self.object_store(&place.minio_url).ok_or_else(|| {
-            FetchError(format!(
-                "no store of objects has the address {}",
-                place.minio_url
-            ))
-        })?;
-        let mut tries = 0;
-        let object = loop {
-            tries += 1;
-            let length_max = self.settings.limits.body_max;
-            match store
-                .get(&place.minio_bucket, &place.minio_object_id, length_max)
-                .await
-            {
-                Ok(object) => break object,
-                Err(crate::object::ObjectError::Failed { .. }) if tries < FETCHES => {
-                    tokio::time::sleep(FETCH_PAUSE).await;
-                }
-                Err(error) => return Err(FetchError(error.to_string())),
-            }
-        };
-        Ok(self.with_object(request, object))
-    }
-
-    fn with_object(&self, request: &Arc<Request>, object: Object) -> Arc<Request> {
-        let fetched = Arc::new(request.fetched(object.content));
-        self.seen
-            .lock()
-            .open
-            .insert(fetched.id.clone(), Arc::clone(&fetched));
-        fetched
-    }
-
-    /// The store of that address.
-    pub(super) fn object_store(&self, url: &str) -> Option<&Arc<dyn crate::object::ObjectStore>> {
-        let url = url.trim_end_matches('/');
-        self.objects
-            .iter()
-            .find(|store| store.url().trim_end_matches('/') == url)
-    }
-
     /// A job that nobody finishes: its caller is told by an event.
     pub(super) async fn fail_job(
         self: &Arc<Self>,
@@ -487,11 +443,6 @@ impl Shared {
     }
 }
 
-/// An argument that could not be fetched.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct FetchError(String);
-
 /// What a target said, and by which name it knows the operation.
 struct Told<'a> {
     has_error: bool,
@@ -547,10 +498,4 @@ fn stored(request: &Request, answer: Answer) -> Option<StoredMessage> {
         headers: answer.headers,
         body: answer.body,
     })
-}
-
-/// A fresh name for an object beside another, with its ending.
-pub(crate) fn beside(object: &str) -> String {
-    let ending = object.rfind('.').map_or("", |at| &object[at..]);
-    format!("{}{ending}", crate::envelope::fresh_id())
 }

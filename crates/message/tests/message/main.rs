@@ -7,6 +7,7 @@ mod actors;
 mod hub;
 mod intake;
 mod jobs;
+mod objects;
 mod plain;
 mod restart;
 mod simulation;
