@@ -1,11 +1,12 @@
 """A service of the INTERSECT SDK that calls another one; tells every reply as a line of JSON.
 
-The SDK looks at a service's own requests twice a second, but first ten seconds after its start.
+Workers that were started with `--report-to` send it the results of its jobs as requests; it tells them as well.
+
+The SDK looks at a service's own requests twice a second, but first ten seconds after its start. It reads annotations as
+they stand: none of them may be put off by `from __future__ import annotations`.
 
 python caller_service.py --name org.fac.sys.sub.caller --to org.fac.sys.sub.compute --requests requests.json
 """
-
-from __future__ import annotations
 
 import argparse
 import os
@@ -22,6 +23,7 @@ from intersect_sdk import (
 )
 
 from client import message, read_requests
+from compute import JobResult, named
 from connecting import add_broker_arguments, brokers, data_stores, hierarchy, leave, started
 from telling import tell, told_payload
 
@@ -35,6 +37,12 @@ class Caller(IntersectBaseCapabilityImplementation):
     def present(self) -> bool:
         """A service needs an operation."""
         return True
+
+    @intersect_message()
+    def job_result(self, result: JobResult) -> int:
+        """Takes a result of a job of its own; answers with its index."""
+        tell("result", **result.model_dump())
+        return result.index
 
 
 class Replies:
@@ -59,9 +67,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A service that calls another one.")
     add_broker_arguments(parser)
     parser.add_argument("--name", default="org.fac.sys.sub.caller")
+    parser.add_argument("--capability", default="Compute", help="which has the operation job_result")
     parser.add_argument("--to", help="destination of requests that name none")
     parser.add_argument("--requests", required=True, help="a file with a JSON list of requests; - is standard input")
     parser.add_argument("--seconds", type=float, default=60.0, help="end after this time")
+    parser.add_argument("--stay", action="store_true", help="stay to the end of the time when every request has its reply")
     return parser.parse_args()
 
 
@@ -71,12 +81,13 @@ def main() -> int:
     options = arguments()
     requests = [message(it, options.to) for it in read_requests(options.requests)]
     replies = Replies(len(requests))
+    signalled = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: replies.ended.set())
+        signal.signal(number, lambda *_: (signalled.set(), replies.ended.set()))
     config = IntersectServiceConfig(
         hierarchy=hierarchy(options.name), brokers=brokers(options), data_stores=data_stores(options)
     )
-    service = IntersectService([Caller()], config)
+    service = IntersectService([named(Caller, options.capability)()], config)
     with started(service) as listens:
         if not listens:
             tell("unusable")
@@ -85,6 +96,8 @@ def main() -> int:
         for request in requests:
             service.create_external_request(request, replies.hear)
         ended = replies.ended.wait(options.seconds)
+        if options.stay:
+            signalled.wait(options.seconds)
         tell("ended", why="replies" if ended else "time")
     return 0 if ended else 2
 

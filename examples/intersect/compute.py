@@ -26,6 +26,7 @@ from telling import tell
 
 BINARY = "application/octet-stream"
 Answer = TypeVar("Answer")
+Capability = TypeVar("Capability", bound=IntersectBaseCapabilityImplementation)
 
 
 class Pair(BaseModel):
@@ -263,7 +264,11 @@ class Compute(IntersectBaseCapabilityImplementation):
             operation=f"{self.intersect_sdk_capability_name}.job_result",
             payload=result.model_dump(),
         )
-        self.intersect_sdk_call_service(request)
+        self.intersect_sdk_call_service(request, self._reported)
+
+    def _reported(self, source: str, operation: str, has_error: bool, payload: Any) -> None:
+        """What became of a result that was sent as a request."""
+        tell("reported", source=source, operation=operation, has_error=has_error, payload=payload)
 
 
 class StoringCompute(Compute):
@@ -275,7 +280,7 @@ class StoringCompute(Compute):
         return self._run("report", lambda: "r" * size)
 
 
-def named(capability: type[Compute], name: str) -> type[Compute]:
+def named(capability: type[Capability], name: str) -> type[Capability]:
     """The capability under another name. The SDK wants it on the class."""
     fields = {"intersect_sdk_capability_name": name, "__doc__": capability.__doc__}
     return type(capability.__name__, (capability,), fields)

@@ -92,6 +92,24 @@ impl IntersectPrograms {
         command.arguments(words)
     }
 
+    /// A service with this name that calls another one: it sends the requests of a file, a JSON list of what a client is
+    /// told as lines, the first of them ten seconds after its start. It tells `started`, `reply`, `ended`. Results that
+    /// come as requests for its operation `Compute.job_result` it tells as `result`.
+    pub fn caller_service(&self, name: &str, to: &str, requests: &Path) -> PythonCommand {
+        self.command("examples/intersect/caller_service.py")
+            .arguments(["--name", name, "--to", to, "--requests"])
+            .argument(requests)
+    }
+
+    /// Hears what is published on these topics (`*` for one part, `#` for the rest), as it stands on the wire. It tells
+    /// `started` when the broker has confirmed what it listens to, then `message` with `topic`, `headers`,
+    /// `content_type` and `payload`.
+    pub fn subscriber(&self, topics: &[&str]) -> PythonCommand {
+        let words = topics.iter().flat_map(|topic| ["--topic", topic]);
+        let command = PythonCommand::script(&self.environment, "tests/python/subscribe.py");
+        self.logged_in(command).arguments(words)
+    }
+
     /// Records all that a service answers to many requests, good and bad, and ends; its whole output but for lines of
     /// errors is one JSON document. It is equal for a service and for a proxy in front of it.
     pub fn comparison(&self, to: &str) -> PythonCommand {
@@ -100,15 +118,19 @@ impl IntersectPrograms {
     }
 
     fn command(&self, script: &str) -> PythonCommand {
-        let broker = &self.broker;
-        let command = PythonCommand::script(&self.environment, script)
-            .arguments(["--broker", broker.kind, "--host", "127.0.0.1"])
-            .arguments(["--port", &broker.port.to_string()])
-            .variable("BROKER_USER", &broker.user)
-            .variable("BROKER_PASSWORD", &broker.password);
+        let command = self.logged_in(PythonCommand::script(&self.environment, script));
         match self.store_port {
             Some(port) => command.arguments(["--store-port", &port.to_string()]),
             None => command,
         }
+    }
+
+    fn logged_in(&self, command: PythonCommand) -> PythonCommand {
+        let broker = &self.broker;
+        command
+            .arguments(["--broker", broker.kind, "--host", "127.0.0.1"])
+            .arguments(["--port", &broker.port.to_string()])
+            .variable("BROKER_USER", &broker.user)
+            .variable("BROKER_PASSWORD", &broker.password)
     }
 }
