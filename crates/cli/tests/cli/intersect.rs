@@ -4,6 +4,8 @@
 mod logins;
 #[path = "intersect/sameness.rs"]
 mod sameness;
+#[path = "intersect/stalls.rs"]
+mod stalls;
 #[path = "intersect/walk.rs"]
 mod walk;
 #[path = "intersect/world.rs"]

@@ -64,6 +64,7 @@ impl Broker {
     }
 
     /// Kills it and starts it again on the same port and folder.
+    #[allow(dead_code)] // Stories of outages need it.
     pub(super) async fn restart(&self) {
         match self {
             Broker::Mqtt(broker) => {
@@ -139,6 +140,11 @@ impl World {
 
     /// A configuration with two targets; `more` stands behind the service's own keys.
     pub(super) fn configuration(&self, more: &str) -> String {
+        self.configuration_of(more, "")
+    }
+
+    /// The same with `of_target` in the table of each target.
+    pub(super) fn configuration_of(&self, more: &str, of_target: &str) -> String {
         let mut text = format!(
             "[services.compute]\nidentity = \"{FRONT}\"\ncapability_name = \"Compute\"\n\
              strategy_group_order = [\"primary\", \"standby\"]\n{more}\n{}",
@@ -151,7 +157,7 @@ impl World {
             let _ = write!(
                 text,
                 "[services.compute.targets.{name}]\ngroup = \"{group}\"\n\
-                 destination = \"org.fac.sys.sub.{name}\"\noperation_map = {{ {map} }}\n"
+                 destination = \"org.fac.sys.sub.{name}\"\noperation_map = {{ {map} }}\n{of_target}\n"
             );
         }
         text
@@ -188,7 +194,7 @@ impl World {
 
     /// Waits until the service stands so.
     pub(super) async fn until(&self, server: &Server, what: &str, fits: impl Fn(&Value) -> bool) {
-        let end = tokio::time::Instant::now() + WITHIN;
+        let end = tokio::time::Instant::now() + START;
         loop {
             let service = self.service(server);
             if fits(&service) {
@@ -198,6 +204,41 @@ impl World {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// A target of the service as it stands.
+pub(super) fn target<'a>(service: &'a Value, name: &str) -> &'a Value {
+    let mut targets = service["targets"].as_array().unwrap().iter();
+    targets.find(|it| it["name"] == name).unwrap()
+}
+
+/// Waits until a program has told so many lines that fit, at any time since its start, and gives them.
+pub(super) async fn told(
+    program: &PythonProgram,
+    count: usize,
+    fits: impl Fn(&Value) -> bool,
+) -> Vec<Value> {
+    let end = tokio::time::Instant::now() + START;
+    loop {
+        let mut all = program.events().unwrap();
+        all.retain(|it| fits(it));
+        if all.len() >= count {
+            return all;
+        }
+        let now = tokio::time::Instant::now();
+        assert!(now < end, "{} of {count} lines: {all:#?}", all.len());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A worker's call of this operation.
+pub(super) fn is_call(line: &Value, operation: &str) -> bool {
+    line["event"] == "call" && line["operation"] == operation
+}
+
+/// Whether the long forms of the stories are asked for.
+pub(super) fn is_long() -> bool {
+    std::env::var_os("MAINSTAY_LONG").is_some()
 }
 
 /// What the proxy passes on.
