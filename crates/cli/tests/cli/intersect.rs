@@ -2,6 +2,8 @@
 
 #[path = "intersect/logins.rs"]
 mod logins;
+#[path = "intersect/patience.rs"]
+mod patience;
 #[path = "intersect/sameness.rs"]
 mod sameness;
 #[path = "intersect/stalls.rs"]
