@@ -4,6 +4,8 @@
 mod expiry;
 #[path = "intersect/logins.rs"]
 mod logins;
+#[path = "intersect/once.rs"]
+mod once;
 #[path = "intersect/patience.rs"]
 mod patience;
 #[path = "intersect/sameness.rs"]
