@@ -4,6 +4,8 @@
 mod expiry;
 #[path = "intersect/logins.rs"]
 mod logins;
+#[path = "intersect/objects.rs"]
+mod objects;
 #[path = "intersect/once.rs"]
 mod once;
 #[path = "intersect/patience.rs"]
