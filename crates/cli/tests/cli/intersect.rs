@@ -1,5 +1,7 @@
 //! The program in front of services of the unmodified Python SDK, on real brokers.
 
+#[path = "intersect/callers.rs"]
+mod callers;
 #[path = "intersect/expiry.rs"]
 mod expiry;
 #[path = "intersect/logins.rs"]
