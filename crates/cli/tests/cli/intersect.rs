@@ -4,6 +4,8 @@
 mod callers;
 #[path = "intersect/expiry.rs"]
 mod expiry;
+#[path = "intersect/lifecycle.rs"]
+mod lifecycle;
 #[path = "intersect/logins.rs"]
 mod logins;
 #[path = "intersect/objects.rs"]
