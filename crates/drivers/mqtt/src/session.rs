@@ -366,7 +366,12 @@ impl Session {
 
     /// Does what its time has come for.
     pub(crate) fn tick(&mut self, now: Instant) -> Result<(), End> {
-        while let Some(unwanted) = self.unclaimed.expired(now) {
+        while let Some(mut unwanted) = self.unclaimed.expired(now) {
+            if self.subscriptions.abandoned(&unwanted.delivery.topic) {
+                unwanted.since = now;
+                self.unclaimed.add(unwanted);
+                continue;
+            }
             let topic = unwanted.delivery.topic.as_str();
             tracing::warn!(topic, "a message that nobody subscribed to is refused");
             let (id, serial) = (unwanted.id, unwanted.serial);

@@ -9,9 +9,9 @@ use tokio::time::{Duration, Instant};
 use super::flights::Flights;
 use crate::wire::{Output, Qos, Reason, Retained, Verdicts, subscribe, unsubscribe};
 
-/// A durable subscription whose deliveries were dropped is ended after this time: one that is dropped
-/// because the program ends must keep its messages.
-const ABANDONED_AFTER: Duration = Duration::from_secs(5);
+/// A durable subscription whose deliveries were dropped is ended after this time, longer than any stop takes: one that
+/// is dropped because the program ends must keep its messages.
+const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 
 /// A subscription as it is handed to the session.
 #[derive(Debug)]
@@ -184,6 +184,17 @@ impl Subscriptions {
         {
             self.exact.remove(text);
         }
+    }
+
+    /// Whether there are dropped ones that are not ended: the program may be about to end.
+    pub(crate) fn has_abandoned(&self) -> bool {
+        self.slots.iter().any(|(_, slot)| slot.dropped.is_some())
+    }
+
+    /// Whether a message of this topic belongs to one of them.
+    pub(crate) fn abandoned(&self, topic: &Topic) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|(_, slot)| slot.dropped.is_some() && slot.filter.fits(topic))
     }
 
     /// When the next one is to be ended.

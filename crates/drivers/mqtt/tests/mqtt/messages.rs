@@ -1,6 +1,6 @@
 //! What MQTT alone can say in a message.
 
-use mainstay_message::{Broker, Headers};
+use mainstay_message::{Broker, Headers, Queue, Subscription, TopicFilter};
 use mainstay_testkit::mosquitto::MosquittoOptions;
 use mainstay_testkit::until;
 
@@ -53,7 +53,11 @@ async fn dropped_deliveries_are_unsubscribed_at_the_broker() {
     let options = MosquittoOptions::new().setting("log_type", "all");
     let world = World::new(options).await;
     let client = world.up("leaver").await;
-    drop(durable(&client, "dropped/request").await);
+    drop(client.subscribe(Subscription {
+        filter: TopicFilter::parse("dropped/events").unwrap(),
+        queue: Queue::Transient,
+        backlog_max: 1,
+    }));
     until("the broker is told", async || {
         world.broker.log_tail().contains("UNSUBSCRIBE")
     })

@@ -262,7 +262,7 @@ fn subscriptions_are_asked_for_again_with_each_connection_and_say_what_came_of_i
 fn a_dropped_subscription_ends_a_durable_one_after_a_while() {
     for (queue, grace) in [
         (Queue::Transient, Duration::ZERO),
-        (Queue::Durable("in".into()), Duration::from_secs(5)),
+        (Queue::Durable("in".into()), Duration::from_secs(600)),
     ] {
         let mut bench = Bench::up();
         let inbox = bench.subscribe(queue, 1);
@@ -271,7 +271,9 @@ fn a_dropped_subscription_ends_a_durable_one_after_a_while() {
         drop(inbox);
         bench.session.unsubscribe(number, bench.now);
         if let Some(before) = grace.checked_sub(Duration::from_millis(1)) {
+            // The broker lives.
             bench.pass(before);
+            bench.give(&[0xd0, 0]).unwrap();
             bench.session.tick(bench.now).unwrap();
             assert!(
                 bench
@@ -289,6 +291,32 @@ fn a_dropped_subscription_ends_a_durable_one_after_a_while() {
                 .any(|(first, _)| first >> 4 == kind::UNSUBSCRIBE)
         );
     }
+}
+
+#[test]
+fn messages_of_a_durable_subscription_are_kept_for_the_next_run_while_the_program_stops() {
+    let mut bench = Bench::up();
+    let inbox = bench.durable();
+    let id = bench.sent()[0].1[..2].to_vec();
+    bench.give(&[0x90, 4, id[0], id[1], 0, 2]).unwrap();
+    let number = inbox.number;
+    drop(inbox);
+    bench.session.unsubscribe(number, bench.now);
+    bench.give_message(1, Qos::Two, false, "kept");
+    for _ in 0..19 {
+        bench.pass(Duration::from_secs(30));
+        bench.give(&[0xd0, 0]).unwrap();
+        bench.session.tick(bench.now).unwrap();
+        let sent = bench.sent();
+        assert!(sent.iter().all(|(first, _)| first >> 4 == kind::PINGREQ));
+    }
+    // It has gone on for so long that it was not a stop.
+    for _ in 0..3 {
+        bench.pass(Duration::from_secs(30));
+        bench.give(&[0xd0, 0]).unwrap();
+        bench.session.tick(bench.now).unwrap();
+    }
+    assert!(bench.acks().contains(&(kind::PUBREC, 1)), "refused");
 }
 
 #[test]
