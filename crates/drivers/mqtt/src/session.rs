@@ -354,7 +354,18 @@ impl Session {
         }
     }
 
-    /// When [`tick`](Self::tick) is due.
+    /// Whether [`tick`](Self::tick) is due.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.is_choked() || self.next_tick().is_some_and(|at| at <= now)
+    }
+
+    /// Whether messages that were dropped unacknowledged hold up others. Where the program may be about to end they are
+    /// left to the next run.
+    fn is_choked(&self) -> bool {
+        self.receipts.is_choked() && !self.subscriptions.has_abandoned()
+    }
+
+    /// When [`tick`](Self::tick) is due by the clock.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let times = [
             self.vigil.as_ref().and_then(Vigil::next),
@@ -366,6 +377,11 @@ impl Session {
 
     /// Does what its time has come for.
     pub(crate) fn tick(&mut self, now: Instant) -> Result<(), End> {
+        if self.is_choked() {
+            return Err(End::of(
+                "many messages were dropped unacknowledged; they come again with the next connection",
+            ));
+        }
         while let Some(mut unwanted) = self.unclaimed.expired(now) {
             if self.subscriptions.abandoned(&unwanted.delivery.topic) {
                 unwanted.since = now;

@@ -61,7 +61,7 @@ impl Driver {
                 self.settings.packet_max,
                 now,
             )?;
-            if self.session.next_tick().is_some_and(|at| at <= now) {
+            if self.session.is_due(now) {
                 self.session.tick(now)?;
             }
             set(&mut alarm, self.session.next_tick(), now);

@@ -9,6 +9,9 @@ use crate::wire::{Fault, Incoming, Output, Qos, Reason, kind, write_ack};
 /// where messages go both ways, and sends some more than it may.
 const TOLERANCE: usize = 2;
 
+/// Half of the window of a broker that keeps to less than it may, as mosquitto does with 20.
+const DROPPED_MAX: usize = 10;
+
 /// What becomes of a message that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -47,6 +50,9 @@ pub(crate) struct Receipts {
     /// Those that came on this connection and that we have not answered.
     unanswered: usize,
     unanswered_max: usize,
+    /// Those of them that were dropped, and take up the broker's window until the next connection.
+    dropped: usize,
+    dropped_max: usize,
 }
 
 impl Receipts {
@@ -56,6 +62,8 @@ impl Receipts {
             serial: 0,
             unanswered: 0,
             unanswered_max: usize::from(max) * TOLERANCE,
+            dropped: 0,
+            dropped_max: usize::from(max).div_ceil(2).min(DROPPED_MAX),
         }
     }
 
@@ -120,7 +128,10 @@ impl Receipts {
             }
             (true, false) => receipt.state = State::Answered,
             // Of the window it takes its part until it comes again.
-            (false, true) => receipt.state = State::Dropped,
+            (false, true) => {
+                receipt.state = State::Dropped;
+                self.dropped += 1;
+            }
             (false, false) => drop(self.all.remove(&returned.id)),
         }
     }
@@ -166,7 +177,13 @@ impl Receipts {
         };
         let counted = gone.here && gone.state != State::Answered;
         self.unanswered -= usize::from(counted);
+        self.dropped -= usize::from(gone.state == State::Dropped);
         true
+    }
+
+    /// Whether dropped messages take up so much of the window that they should come again now.
+    pub(crate) fn is_choked(&self) -> bool {
+        self.dropped >= self.dropped_max
     }
 
     /// The broker releases a message (PUBREL).
@@ -181,6 +198,7 @@ impl Receipts {
     /// The connection has ended.
     pub(crate) fn lose(&mut self) {
         self.unanswered = 0;
+        self.dropped = 0;
         self.all.retain(|_, receipt| {
             receipt.here = false;
             receipt.state != State::Dropped
@@ -190,6 +208,7 @@ impl Receipts {
     /// The broker has no session: nothing comes again.
     pub(crate) fn clear(&mut self) {
         self.unanswered = 0;
+        self.dropped = 0;
         self.all.clear();
     }
 }

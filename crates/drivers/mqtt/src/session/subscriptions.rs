@@ -188,7 +188,9 @@ impl Subscriptions {
 
     /// Whether there are dropped ones that are not ended: the program may be about to end.
     pub(crate) fn has_abandoned(&self) -> bool {
-        self.slots.iter().any(|(_, slot)| slot.dropped.is_some())
+        self.slots
+            .iter()
+            .any(|(_, slot)| slot.deliveries.is_closed())
     }
 
     /// Whether a message of this topic belongs to one of them.

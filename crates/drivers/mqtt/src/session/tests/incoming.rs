@@ -131,6 +131,44 @@ fn far_more_than_the_window_ends_the_connection() {
 }
 
 #[test]
+fn dropped_messages_that_take_up_half_the_window_come_again_with_a_new_connection() {
+    for (window, bound) in [(1, 1), (10, 5), (1000, 10)] {
+        let mut bench = Bench::with(|settings| settings.receive_max = window);
+        bench.connect(NEW);
+        let mut inbox = bench.durable();
+        for id in 1..=bound {
+            assert!(!bench.session.is_due(bench.now), "{id} of {bound}");
+            bench.give_message(id, Qos::Two, false, "again and again");
+            drop(inbox.take());
+            bench.settle();
+        }
+        assert!(bench.session.is_due(bench.now));
+        let end = bench.session.tick(bench.now).unwrap_err();
+        assert!(end.reason.contains("come again"), "{}", end.reason);
+        bench.lose();
+        bench.connect(KNOWN);
+        assert!(!bench.session.is_due(bench.now));
+        bench.give_message(1, Qos::Two, true, "again and again");
+        assert_eq!(inbox.take().len(), 1);
+    }
+}
+
+#[test]
+fn what_a_program_drops_on_its_way_out_ends_no_connection() {
+    let mut bench = Bench::up();
+    let inbox = bench.durable();
+    for id in 1..=10 {
+        bench.give_message(id, Qos::Two, false, "for the next run");
+    }
+    let number = inbox.number;
+    drop(inbox);
+    bench.settle();
+    assert!(!bench.session.is_due(bench.now));
+    bench.session.unsubscribe(number, bench.now);
+    assert!(!bench.session.is_due(bench.now));
+}
+
+#[test]
 fn a_message_before_its_subscription_waits_for_it() {
     let mut bench = Bench::new();
     bench.connect(KNOWN);
