@@ -39,7 +39,8 @@ pub struct AmqpSettings {
     pub body_max: usize,
     /// How the connection calls itself at the broker; `mainstay` by default.
     pub connection_name: String,
-    /// How TCP notices that the peer is gone.
+    /// How TCP notices that the peer is gone. No limit for unacknowledged bytes by default: a broker with an alarm
+    /// reads nothing for as long as that lasts, and heartbeats tell it from one that is gone.
     pub socket: SocketSettings,
 }
 
@@ -60,7 +61,10 @@ impl AmqpSettings {
             backoff_max: Duration::from_secs(5),
             body_max: 128 << 20,
             connection_name: "mainstay".into(),
-            socket: SocketSettings::default(),
+            socket: SocketSettings {
+                user_timeout: None,
+                ..SocketSettings::default()
+            },
         }
     }
 
@@ -85,5 +89,16 @@ impl fmt::Debug for AmqpSettings {
             .field("user", &self.user)
             .field("exchange", &self.exchange)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_reads_nothing_for_long_keeps_its_connection() {
+        let socket = AmqpSettings::new("host", "user").socket;
+        assert_eq!(socket.user_timeout, None);
     }
 }
