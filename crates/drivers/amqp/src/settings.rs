@@ -25,6 +25,9 @@ pub struct AmqpSettings {
     /// How many messages of a subscription the broker gives before the first is acknowledged; 256 by default, at
     /// least 1.
     pub prefetch: u16,
+    /// How many publications may be on their way without a confirmation; further ones wait. 1,024 by default, at
+    /// least 1.
+    pub in_flight_max: u16,
     /// A peer that says nothing for twice this time is gone; 10 s by default, whole seconds, at least 1 s.
     pub heartbeat: Duration,
     /// Limit of the whole connect: name, TCP and login; 10 s by default.
@@ -55,6 +58,7 @@ impl AmqpSettings {
             password: None,
             exchange: "intersect-messages".into(),
             prefetch: 256,
+            in_flight_max: 1024,
             heartbeat: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(10),
             backoff_min: Duration::from_millis(100),

@@ -11,9 +11,6 @@ use super::{End, PUBLISHING};
 use crate::settings::AmqpSettings;
 use crate::wire::{self, Frame, FrameWriter, Incoming, Kind, Output};
 
-/// Publications that may be without a confirmation; further ones wait.
-const UNCONFIRMED_MAX: usize = 4096;
-
 const ACCESS_REFUSED: u16 = 403;
 
 /// A publication, written as far as it can be without a connection.
@@ -77,7 +74,10 @@ impl Publisher {
     }
 
     pub(crate) fn can_take(&self) -> bool {
-        let window = if self.alone > 0 { 1 } else { UNCONFIRMED_MAX };
+        let window = match self.alone {
+            0 => usize::from(self.settings.in_flight_max.max(1)),
+            _ => 1,
+        };
         self.is_ready() && self.confirms.len() < window
     }
 

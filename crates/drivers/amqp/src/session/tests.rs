@@ -47,6 +47,7 @@ impl Peer {
     fn new() -> Self {
         let mut settings = AmqpSettings::new("host", "user");
         settings.prefetch = 4;
+        settings.in_flight_max = 3;
         settings.body_max = 1000;
         Peer {
             session: Session::new(Arc::new(settings), Arc::default()),

@@ -111,3 +111,15 @@ fn of_several_publications_only_the_refused_one_is_told_so() {
     let _told = peer.publish(None);
     assert!(peer.session.can_publish(), "it was found");
 }
+
+#[test]
+fn no_more_publications_are_on_their_way_than_was_set() {
+    let mut peer = Peer::up();
+    let _told = [None; 3].map(|number| {
+        assert!(peer.session.can_publish());
+        peer.publish(number)
+    });
+    assert!(!peer.session.can_publish());
+    peer.confirm(1, false).unwrap();
+    assert!(peer.session.can_publish());
+}
