@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_message::{Link, PublishErrorKind};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -70,7 +70,7 @@ async fn attempt(
     let due = Instant::now() + shared.settings.connect_timeout;
     let settings = &shared.settings;
     let connecting = async {
-        match timeout_at(due, connect(settings)).await {
+        match timeout_at(due, connect(settings, due)).await {
             Ok(connected) => connected,
             Err(_) => {
                 let (host, port, limit) = (&settings.host, settings.port, settings.connect_timeout);
@@ -94,7 +94,7 @@ async fn attempt(
     }
 }
 
-async fn connect(settings: &AmqpSettings) -> Result<(TcpStream, Login), End> {
+async fn connect(settings: &AmqpSettings, due: Instant) -> Result<(TcpStream, Login), End> {
     let password = match &settings.password {
         None => String::new(),
         Some(secret) => {
@@ -110,17 +110,13 @@ async fn connect(settings: &AmqpSettings) -> Result<(TcpStream, Login), End> {
         password,
     };
     let (host, port) = (settings.host.as_str(), settings.port);
-    let addresses = lookup_host((host, port)).await;
-    let addresses =
-        addresses.map_err(|error| End::lost(format!("the host {host} was not found: {error}")))?;
-    let mut end = End::lost(format!("the host {host} has no address"));
-    for address in addresses {
-        match mainstay_transport::open(address, &settings.socket).await {
-            Ok(stream) => return Ok((stream, login)),
-            Err(error) => end = End::lost(format!("cannot connect to {host} ({address}): {error}")),
-        }
+    let limit = due.saturating_duration_since(Instant::now());
+    match mainstay_transport::reach(host, port, limit, &settings.socket).await {
+        Ok(stream) => Ok((stream, login)),
+        Err(error) => Err(End::lost(format!(
+            "cannot connect to {host}:{port}: {error}"
+        ))),
     }
-    Err(end)
 }
 
 /// Waits for something while there is no connection: publications are given back at once. `None`: closed meanwhile.

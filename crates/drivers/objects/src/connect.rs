@@ -2,9 +2,8 @@
 
 use std::io;
 
-use mainstay_transport::{SocketSettings, Tls, TlsMode, TlsSettings, open};
+use mainstay_transport::{SocketSettings, Tls, TlsMode, TlsSettings, reach};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
 use url::Url;
 
 use crate::settings::S3Settings;
@@ -19,7 +18,8 @@ pub(crate) async fn connect(settings: &S3Settings, url: &Url) -> io::Result<Box<
     // An address of the sixth version stands in brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = url.port_or_known_default().unwrap_or_default();
-    let stream = reach(host, port).await?;
+    let limit = settings.connect_timeout;
+    let stream = reach(host, port, limit, &SocketSettings::default()).await?;
     if url.scheme() == "http" {
         return Ok(Box::new(stream));
     }
@@ -33,17 +33,4 @@ pub(crate) async fn connect(settings: &S3Settings, url: &Url) -> io::Result<Box<
         Some(handshake) => Ok(Box::new(handshake.await?)),
         None => Err(io::Error::other("encryption is off")),
     }
-}
-
-/// The first address that answers.
-async fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
-    let settings = SocketSettings::default();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-    for address in lookup_host((host, port)).await? {
-        match open(address, &settings).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

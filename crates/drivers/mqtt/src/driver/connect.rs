@@ -1,9 +1,7 @@
 //! From a name to a connection that the broker has welcomed.
 
-use std::io;
-
 use bytes::BytesMut;
-use mainstay_transport::open;
+use mainstay_transport::reach;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -44,13 +42,10 @@ async fn greet(
         None => None,
     };
     let limit = settings.connect_timeout;
-    let mut stream = match timeout(limit, dial(settings)).await {
-        Ok(dialled) => dialled.map_err(|error| {
-            let (host, port) = (&settings.host, settings.port);
-            End::of(format!("cannot connect to {host}:{port}: {error}"))
-        })?,
-        Err(_) => return Err(End::of(format!("no connection within {limit:?}"))),
-    };
+    let (host, port) = (&settings.host, settings.port);
+    let reached = reach(host, port, limit, &settings.socket).await;
+    let mut stream =
+        reached.map_err(|error| End::of(format!("cannot connect to {host}:{port}: {error}")))?;
     session.greet(password.as_deref());
     let limit = settings.answer_timeout;
     let welcomed = timeout(limit, async {
@@ -68,16 +63,4 @@ async fn greet(
             Err(end)
         }
     }
-}
-
-async fn dial(settings: &MqttSettings) -> io::Result<TcpStream> {
-    let host = (settings.host.as_str(), settings.port);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host(host).await? {
-        match open(address, &settings.socket).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
