@@ -2,18 +2,23 @@
 
 use std::io;
 
-use mainstay_transport::{SocketSettings, Tls, TlsMode, TlsSettings, reach};
+use mainstay_transport::{SocketSettings, reach};
 use tokio::io::{AsyncRead, AsyncWrite};
 use url::Url;
 
 use crate::settings::S3Settings;
+use crate::trust::Trust;
 
 /// What requests and answers go over.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-pub(crate) async fn connect(settings: &S3Settings, url: &Url) -> io::Result<Box<dyn Stream>> {
+pub(crate) async fn connect(
+    settings: &S3Settings,
+    trust: &Trust,
+    url: &Url,
+) -> io::Result<Box<dyn Stream>> {
     let host = url.host_str().unwrap_or_default();
     // An address of the sixth version stands in brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -23,13 +28,7 @@ pub(crate) async fn connect(settings: &S3Settings, url: &Url) -> io::Result<Box<
     if url.scheme() == "http" {
         return Ok(Box::new(stream));
     }
-    let tls = TlsSettings {
-        mode: TlsMode::VerifyFull,
-        ca: settings.authorities(),
-        certificate: None,
-        key: None,
-    };
-    match Tls::load(&tls, host).await?.connect(stream) {
+    match trust.tls(settings, host).await?.connect(stream) {
         Some(handshake) => Ok(Box::new(handshake.await?)),
         None => Err(io::Error::other("encryption is off")),
     }

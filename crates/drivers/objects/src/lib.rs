@@ -22,6 +22,7 @@ mod exchange;
 mod name;
 mod settings;
 mod store;
+mod trust;
 
 pub use settings::{
     CONNECT_TIMEOUT_DEFAULT, REGION_DEFAULT, S3Settings, SettingsError, TIMEOUT_DEFAULT,

@@ -72,7 +72,7 @@ impl S3Settings {
         self
     }
 
-    /// Certificates (PEM) that sign the store's, read at each connection. Default: the system's, where they are in
+    /// Certificates (PEM) that sign the store's, read again when the file has changed. Default: the system's, where they are in
     /// their usual place.
     #[must_use]
     pub fn ca(mut self, path: impl Into<PathBuf>) -> Self {

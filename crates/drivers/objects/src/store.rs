@@ -18,6 +18,7 @@ use crate::connect::connect;
 use crate::exchange::{Answer, Broken, exchange};
 use crate::name::are_names;
 use crate::settings::{REGION_DEFAULT, S3Settings, SettingsError};
+use crate::trust::Trust;
 
 /// How long a signature holds: as far as S3 lets two clocks differ.
 const SIGNED_FOR: Duration = Duration::from_secs(15 * 60);
@@ -27,6 +28,7 @@ pub struct S3Store {
     settings: S3Settings,
     endpoint: Url,
     credentials: Credentials,
+    trust: Trust,
 }
 
 /// What one request does.
@@ -58,6 +60,7 @@ impl S3Store {
             endpoint: settings.endpoint()?,
             credentials: Credentials::new(&settings.user, &settings.password),
             settings,
+            trust: Trust::default(),
         })
     }
 
@@ -66,7 +69,7 @@ impl S3Store {
         let url = self.sign(bucket, &action)?;
         let request = self.request(&url, &action)?;
         let limit = self.settings.connect_timeout;
-        let stream = match timeout(limit, connect(&self.settings, &url)).await {
+        let stream = match timeout(limit, connect(&self.settings, &self.trust, &url)).await {
             Ok(stream) => stream.map_err(|error| failed(error.to_string(), Sent::No))?,
             Err(_) => return Err(failed(format!("no connection within {limit:?}"), Sent::No)),
         };
