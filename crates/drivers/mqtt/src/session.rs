@@ -280,6 +280,9 @@ impl Session {
     }
 
     fn arrive(&mut self, message: Incoming<'_>, now: Instant) -> Result<(), End> {
+        if message.is_unfit {
+            return self.refuse(&message);
+        }
         let serial = match message.qos {
             Qos::Zero => None,
             Qos::One | Qos::Two => match self.receipts.arrive(&message, &mut self.out)? {
@@ -326,6 +329,22 @@ impl Session {
             (None, None) => {}
         }
         self.listen(now);
+        Ok(())
+    }
+
+    /// Refuses a message that MQTT forbids, so that it holds nothing up and does not come again.
+    fn refuse(&mut self, message: &Incoming<'_>) -> Result<(), End> {
+        let topic = message.topic;
+        tracing::warn!(
+            topic,
+            "a message with a NUL in a text, or twice the same property, is refused"
+        );
+        if message.qos == Qos::Zero {
+            return Ok(());
+        }
+        if let Arrival::New { serial } = self.receipts.arrive(message, &mut self.out)? {
+            self.receipts.refuse(message.id, serial, &mut self.out);
+        }
         Ok(())
     }
 

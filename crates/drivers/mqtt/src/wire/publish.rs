@@ -26,6 +26,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) qos: Qos,
     /// 0 where the quality of service is 0.
     pub(crate) id: u16,
+    /// It has a text with a NUL, or twice what may stand once: no fault of the broker's, which passes on what it gets.
+    pub(crate) is_unfit: bool,
     pub(crate) topic: &'a str,
     pub(crate) content_type: Option<SmolStr>,
     pub(crate) headers: Headers,
@@ -49,6 +51,7 @@ impl<'a> Incoming<'a> {
         let mut message = Incoming {
             qos,
             id,
+            is_unfit: has_nul(topic),
             topic,
             content_type: None,
             headers: match properties.is_empty() {
@@ -59,7 +62,13 @@ impl<'a> Incoming<'a> {
             again: flags & 0b1000 != 0,
             flooded: false,
         };
+        let mut seen = 0_u64;
         while let Some((id, value)) = properties.property()? {
+            let stands_twice = seen & 1 << id != 0;
+            if !matches!(id, property::USER | property::SUBSCRIPTION) {
+                seen |= 1 << id;
+            }
+            message.is_unfit |= stands_twice || value.has_nul();
             match (id, value) {
                 (property::CONTENT_TYPE, Value::Text(text)) => {
                     message.content_type = Some(text.into());
@@ -96,6 +105,21 @@ impl<'a> Incoming<'a> {
         }
         add(&self.body);
         hasher.finish()
+    }
+}
+
+fn has_nul(text: &str) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+impl Value<'_> {
+    /// Whether a text of it has a character that MQTT refuses.
+    fn has_nul(self) -> bool {
+        match self {
+            Value::Text(text) => has_nul(text),
+            Value::Pair(name, value) => has_nul(name) || has_nul(value),
+            Value::Number(_) | Value::Binary(_) => false,
+        }
     }
 }
 
@@ -162,7 +186,7 @@ impl Outgoing<'_> {
                     length_max: TEXT_MAX,
                 });
             }
-            if text.as_bytes().contains(&0) {
+            if has_nul(text) {
                 return Err(Unfit::Nul);
             }
         }

@@ -169,6 +169,37 @@ fn what_a_program_drops_on_its_way_out_ends_no_connection() {
 }
 
 #[test]
+fn a_message_that_mqtt_forbids_is_refused_and_the_connection_stands() {
+    for content in [
+        // Topic `in`, identifier 1, properties: a name, a value and a content type with a NUL.
+        &b"\0\x02in\0\x01\x07\x26\0\x01\0\0\x01a"[..],
+        b"\0\x02in\0\x01\x07\x26\0\x01a\0\x01\0",
+        b"\0\x02in\0\x01\x04\x03\0\x01\0",
+        // Two content types.
+        b"\0\x02in\0\x01\x08\x03\0\x01a\x03\0\x01a",
+        // A topic with a NUL.
+        b"\0\x02i\0\0\x01\0",
+    ] {
+        let mut bench = Bench::up();
+        let mut inbox = bench.durable();
+        bench.sent();
+        let packet = |first: u8| [&[first, content.len() as u8], content].concat();
+        bench.give(&packet(0x34)).unwrap();
+        assert_eq!(bench.sent(), [(kind::PUBREC << 4, vec![0, 1, 0x83])]);
+        bench.give(&packet(0x32)).unwrap();
+        assert_eq!(bench.sent(), [(kind::PUBACK << 4, vec![0, 1, 0x83])]);
+        assert!(inbox.take().is_empty());
+    }
+    // Headers may stand more than once.
+    let mut bench = Bench::up();
+    let mut inbox = bench.durable();
+    let twice = b"\0\x02in\0\x01\x0e\x26\0\x01a\0\x01a\x26\0\x01a\0\x01a";
+    let packet = [&[0x34, twice.len() as u8], &twice[..]].concat();
+    bench.give(&packet).unwrap();
+    assert_eq!(inbox.take().len(), 1);
+}
+
+#[test]
 fn a_message_before_its_subscription_waits_for_it() {
     let mut bench = Bench::new();
     bench.connect(KNOWN);
