@@ -12,7 +12,7 @@ pub(crate) use frame::{Frame, Kind, OVERHEAD, split};
 pub(crate) use method::Incoming;
 pub(crate) use output::Output;
 pub(crate) use properties::{
-    Content, read_content, read_correlation, write_expiration, write_properties,
+    Content, read_content, read_correlation, write_expiration, write_expires, write_properties,
 };
 pub(crate) use writer::{
     BASIC_ACK, BASIC_CONSUME, BASIC_PUBLISH, BASIC_QOS, CHANNEL_CLOSE, CHANNEL_CLOSE_OK,

@@ -98,7 +98,7 @@ impl Broker for MqttBroker {
         // The window of persistent messages always has room, so that they never hold up the connection.
         let window = match subscription.queue {
             Queue::Transient => 1,
-            Queue::Durable(_) => usize::from(self.settings.receive_max),
+            Queue::Durable(_) | Queue::Own { .. } => usize::from(self.settings.receive_max),
         };
         let capacity = subscription.backlog_max.saturating_add(window);
         let capacity = capacity.min(tokio::sync::Semaphore::MAX_PERMITS);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use smol_str::SmolStr;
@@ -18,6 +19,15 @@ pub enum Queue {
     /// Keeps messages while we are away, and gives those again that were not acknowledged: MQTT QoS 2 in
     /// the session of our client id, a durable queue of this name in AMQP.
     Durable(Arc<str>),
+    /// As a durable one, for nobody but us: where nobody reads it for so long, as after a target was removed, it ends
+    /// with what it holds, if the broker knows of such a time: `x-expires` in AMQP, the session's expiry in MQTT. One
+    /// that is there without such a time is used as it is.
+    Own {
+        /// Its name in AMQP.
+        name: Arc<str>,
+        /// At least 1 ms; AMQP brokers take at most about 49 days.
+        unused_for: Duration,
+    },
 }
 
 /// Asks for messages.

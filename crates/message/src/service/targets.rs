@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay_engine::source::ControlError;
 use mainstay_engine::{EndpointId, EndpointSpec};
@@ -16,6 +17,9 @@ use crate::target::Target;
 use super::relay::acknowledge;
 use super::shared::Shared;
 use super::{BACKLOG_MAX, Service};
+
+/// A queue of events that nobody reads for so long ends: its target was removed.
+const EVENTS_UNUSED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// A change of targets that was refused; nothing was changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -194,7 +198,10 @@ impl Shared {
         ));
         let mut events = target.broker.subscribe(Subscription {
             filter: events,
-            queue: Queue::Durable(queue.into()),
+            queue: Queue::Own {
+                name: queue.into(),
+                unused_for: EVENTS_UNUSED_FOR,
+            },
             backlog_max: BACKLOG_MAX,
         });
         let (it, of) = (Arc::clone(self), Arc::clone(target));

@@ -294,7 +294,7 @@ impl Broker for Connection {
         let (to, from) = mpsc::channel(BACKLOG);
         let mut state = self.hub.state.lock().unwrap();
         let (name, durable) = match &subscription.queue {
-            Queue::Durable(name) => (name.to_string(), true),
+            Queue::Durable(name) | Queue::Own { name, .. } => (name.to_string(), true),
             Queue::Transient => {
                 state.next += 1;
                 (format!("transient-{}", state.next), false)

@@ -210,16 +210,29 @@ impl Consumer {
         Ok(())
     }
 
-    /// A durable queue by its name, or one of the broker's naming for this connection alone.
+    /// A durable queue by its name, perhaps with the time that it may be unused, or one of the broker's naming for this connection alone.
     fn declare(&mut self, out: &mut Output) {
         self.step = Step::Declaring;
         let (name, flags) = match &self.subscription.queue {
-            Queue::Durable(name) => (&**name, if self.passive { 0b11 } else { 0b10 }),
+            Queue::Durable(name) | Queue::Own { name, .. } => {
+                (&**name, if self.passive { 0b11 } else { 0b10 })
+            }
             Queue::Transient => ("", 0b1100),
+        };
+        let unused_for = match self.subscription.queue {
+            Queue::Own { unused_for, .. } if !self.passive => Some(unused_for),
+            _ => None,
         };
         out.write(|bytes| {
             let frame = FrameWriter::method(bytes, self.channel, wire::QUEUE_DECLARE);
-            frame.u16(0).short(name).u8(flags).u32(0).end();
+            let frame = frame.u16(0).short(name).u8(flags);
+            frame
+                .table(|table| {
+                    if let Some(unused_for) = unused_for {
+                        wire::write_expires(table, unused_for);
+                    }
+                })
+                .end();
         });
     }
 

@@ -367,6 +367,26 @@ fn a_channel_that_both_sides_close_at_once_takes_nothing_down() {
 }
 
 #[test]
+fn a_queue_of_our_own_says_how_long_it_may_be_unused_and_is_taken_as_it_is_otherwise() {
+    let mut peer = Peer::up();
+    let own = Queue::Own {
+        name: "queue".into(),
+        unused_for: Duration::from_secs(2),
+    };
+    let listener = peer.subscribe(own, 1);
+    peer.heard();
+    peer.say(2, CHANNEL_OPEN_OK, &[0; 4]).unwrap();
+    let declared = peer.out.chunk().to_vec();
+    let arguments = b"\x05queue\x02\0\0\0\x13\x09x-expiresl\0\0\0\0\0\0\x07\xd0\xce";
+    assert!(declared.ends_with(arguments), "{declared:?}");
+    peer.say(2, CHANNEL_CLOSE, &closed(406, "without x-expires"))
+        .unwrap();
+    peer.heard();
+    peer.activate();
+    assert_eq!(*listener.state.borrow(), SubscriptionState::Active);
+}
+
+#[test]
 fn a_message_of_no_topic_is_acknowledged_and_counted() {
     let mut peer = Peer::up();
     let _listener = peer.subscribe(durable(), 4);

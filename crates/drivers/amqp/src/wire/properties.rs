@@ -147,6 +147,17 @@ pub(crate) fn write_expiration(into: &mut BytesMut, at: usize, left: Duration) {
     FrameWriter::again(into, at).short(&millis).end();
 }
 
+/// Writes the argument of a queue that ends when nobody reads it for so long.
+pub(crate) fn write_expires(table: &mut BytesMut, unused_for: Duration) {
+    use bytes::BufMut;
+    const NAME: &[u8] = b"x-expires";
+    let millis = unused_for.as_millis().clamp(1, u128::from(u32::MAX));
+    table.put_u8(NAME.len() as u8);
+    table.put_slice(NAME);
+    table.put_u8(b'l');
+    table.put_i64(millis as i64);
+}
+
 fn write_headers(table: &mut BytesMut, headers: &Headers) {
     use bytes::BufMut;
     for (name, value) in headers.iter() {

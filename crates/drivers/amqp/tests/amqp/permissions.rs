@@ -1,7 +1,11 @@
 //! Users who may not do everything.
 
+use std::time::Duration;
+
 use mainstay_engine::Sent;
-use mainstay_message::{Broker, Link, PublishErrorKind, SubscriptionState};
+use mainstay_message::{
+    Broker, Link, PublishErrorKind, Queue, Subscription, SubscriptionState, TopicFilter,
+};
 use mainstay_testkit::rabbitmq::{INTERSECT_EXCHANGE, RabbitmqOptions};
 use tokio::time::timeout;
 
@@ -100,5 +104,30 @@ async fn the_link_says_why_there_is_no_connection() {
         };
         assert!(reason.contains(words), "{reason}");
         assert_eq!(told, refused, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_of_our_own_is_taken_also_where_it_was_made_without_its_time() {
+    let fixture = Fixture::start().await;
+    for (queue, was_there) in [("new", false), ("old", true)] {
+        let broker = fixture.up().await;
+        if was_there {
+            await_active(&durable(&broker, "a/b", queue, 1)).await;
+        }
+        let own = Queue::Own {
+            name: queue.into(),
+            unused_for: Duration::from_secs(60),
+        };
+        let mut registration = broker.subscribe(Subscription {
+            filter: TopicFilter::parse("a/b").unwrap(),
+            queue: own,
+            backlog_max: 1,
+        });
+        await_active(&registration).await;
+        broker.publish(message("a/b", queue)).await.unwrap();
+        let delivery = next(&mut registration).await;
+        assert_eq!(&delivery.body[..], queue.as_bytes());
+        broker.close().await;
     }
 }

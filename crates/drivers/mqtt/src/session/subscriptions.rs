@@ -36,7 +36,7 @@ impl Slot {
             filter: subscription.filter.clone(),
             qos: match subscription.queue {
                 Queue::Transient => Qos::Zero,
-                Queue::Durable(_) => Qos::Two,
+                Queue::Durable(_) | Queue::Own { .. } => Qos::Two,
             },
             deliveries,
             state,
