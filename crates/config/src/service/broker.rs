@@ -76,7 +76,7 @@ pub struct BrokerSettings {
     /// Deliveries that may be unacknowledged at once (AMQP: prefetch, MQTT: receive maximum).
     /// Default 256.
     pub prefetch: u16,
-    /// Publications that may be unconfirmed at once. Default 1,024.
+    /// Publications that may be unconfirmed at once (MQTT). Default 1,024.
     pub in_flight_max: u16,
     /// How long the broker keeps what comes while the connection is gone (MQTT). Default 1 h.
     pub session_expiry: Duration,
@@ -215,7 +215,7 @@ pub(crate) const FIELDS: &[Field<BrokerDraft>] = &[
     Field::<BrokerDraft>::new(
         "in_flight_max",
         "1024",
-        "publications without a confirmation at once",
+        "publications without a confirmation at once (mqtt5)",
         |draft, value| {
             put(
                 &mut draft.in_flight_max,

@@ -127,8 +127,10 @@ fn mqtt(broker: &BrokerSettings, service: &ServiceSettings) -> MqttSettings {
     settings.password = password(broker);
     settings.keep_alive = broker.keep_alive;
     settings.connect_timeout = broker.connect_timeout;
+    settings.reconnect_max = broker.reconnect_max;
     settings.session_expiry = broker.session_expiry;
     settings.receive_max = broker.prefetch;
+    settings.in_flight_max = broker.in_flight_max;
     settings.packet_max = settings.packet_max.max(packet_max(service));
     settings
 }
@@ -140,9 +142,11 @@ fn amqp(broker: &BrokerSettings, service: &ServiceSettings) -> AmqpSettings {
     let mut settings = AmqpSettings::new(&broker.host, user);
     settings.port = broker.port;
     settings.vhost.clone_from(&broker.vhost);
+    settings.exchange.clone_from(&broker.exchange);
     settings.password = password(broker);
     settings.heartbeat = broker.keep_alive;
     settings.connect_timeout = broker.connect_timeout;
+    settings.backoff_max = broker.reconnect_max;
     settings.prefetch = broker.prefetch;
     settings.body_max = settings.body_max.max(service.limits.body_max);
     settings.connection_name = format!("mainstay {}", service.name);
@@ -161,4 +165,67 @@ fn password(broker: &BrokerSettings) -> Option<Arc<dyn mainstay_mqtt::Secret>> {
     Some(Arc::new(move || {
         password.read().map_err(std::io::Error::other)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_config::{Input, LoadOptions, ProxiedService};
+
+    use super::*;
+
+    fn loaded(protocol: &str, own: &str) -> ProxiedService {
+        let text = format!(
+            "[services.s]\nidentity = \"org.fac.sys.sub.compute\"\ncapability_name = \"Compute\"\n\
+             [services.s.brokers.main]\nprotocol = \"{protocol}\"\nhost = \"broker\"\nport = 7\nuser = \"u\"\n\
+             keep_alive = \"7s\"\nconnect_timeout = \"8s\"\nreconnect_max = \"9s\"\nprefetch = 10\n\
+             in_flight_max = 11\n{own}\n\
+             [services.s.targets.a]\ngroup = \"g\"\ndestination = \"org.fac.sys.sub.primary\"\n\
+             operation_map = {{ run = \"Compute.run\" }}\n"
+        );
+        let name = "a.toml".to_owned();
+        let options = LoadOptions {
+            files: vec![Input::Text { name, text }],
+            ..LoadOptions::default()
+        };
+        let loaded = Configuration::load(options).unwrap();
+        loaded.configuration.services()["s"].clone()
+    }
+
+    #[test]
+    fn every_key_of_an_mqtt_broker_reaches_its_driver() {
+        let service = loaded("mqtt5", "client_id = \"me\"\nsession_expiry = \"12s\"");
+        let settings = mqtt(&service.brokers["main"], &service.settings);
+        let texts = (settings.host.as_str(), settings.client_id.as_str());
+        assert_eq!(texts, ("broker", "me"));
+        assert_eq!((settings.port, settings.user.as_deref()), (7, Some("u")));
+        let times = [
+            settings.keep_alive,
+            settings.connect_timeout,
+            settings.reconnect_max,
+            settings.session_expiry,
+        ];
+        assert_eq!(times.map(|it| it.as_secs()), [7, 8, 9, 12]);
+        let counts = (settings.receive_max, settings.in_flight_max);
+        assert_eq!(counts, (10, 11));
+    }
+
+    #[test]
+    fn every_key_of_an_amqp_broker_reaches_its_driver() {
+        let service = loaded("amqp091", "vhost = \"v\"\nexchange = \"e\"");
+        let settings = amqp(&service.brokers["main"], &service.settings);
+        let texts = [
+            settings.host,
+            settings.user,
+            settings.vhost,
+            settings.exchange,
+        ];
+        assert_eq!(texts, ["broker", "u", "v", "e"]);
+        let times = [
+            settings.heartbeat,
+            settings.connect_timeout,
+            settings.backoff_max,
+        ];
+        assert_eq!(times.map(|it| it.as_secs()), [7, 8, 9]);
+        assert_eq!((settings.port, settings.prefetch), (7, 10));
+    }
 }
