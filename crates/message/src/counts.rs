@@ -34,7 +34,7 @@ impl Count {
 }
 
 counts! {
-    /// Requests taken in.
+    /// Requests taken in: served, answered by the proxy itself, or refused.
     requests,
     /// Replies published and confirmed, with those of errors.
     replies,
@@ -50,6 +50,8 @@ counts! {
     requests_too_large,
     /// Requests refused: too many at once.
     requests_shed,
+    /// Of them without an answer: the broker was not to keep them, and too many answers waited for their confirmation.
+    requests_unanswered,
     /// Replies of targets to attempts that had ended; dropped.
     replies_late,
     /// Replies that another than the target of the attempt sent, or for another operation; dropped.

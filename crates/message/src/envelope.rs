@@ -87,6 +87,9 @@ pub enum HeadFault {
         /// Its value, cut.
         value: String,
     },
+    /// There are more than are taken.
+    #[error("it has more than {} headers", Headers::COUNT_MAX)]
+    TooMany,
 }
 
 /// The headers of a request or reply, checked.
@@ -118,6 +121,7 @@ impl RequestHead {
     /// # Errors
     /// The first that is missing or malformed, in the order of the SDK's model.
     pub fn read(headers: &Headers) -> Result<Self, HeadFault> {
+        check_count(headers)?;
         let message_id = id(headers, MESSAGE_ID)?;
         let campaign_id = id(headers, CAMPAIGN_ID)?;
         let request_id = id(headers, REQUEST_ID)?;
@@ -159,6 +163,7 @@ impl EventHead {
     /// # Errors
     /// The first that is missing or malformed.
     pub fn read(headers: &Headers) -> Result<Self, HeadFault> {
+        check_count(headers)?;
         let message_id = id(headers, MESSAGE_ID)?;
         let source = checked(headers, SOURCE, is_name)?;
         checked(headers, CREATED_AT, is_time)?;
@@ -217,6 +222,7 @@ impl Lifecycle {
     /// # Errors
     /// The first that is missing or malformed.
     pub fn read(headers: &Headers) -> Result<(SmolStr, Lifecycle), HeadFault> {
+        check_count(headers)?;
         id(headers, MESSAGE_ID)?;
         let source = checked(headers, SOURCE, is_name)?;
         let kind = checked(headers, LIFECYCLE_TYPE, |text| {
@@ -224,6 +230,13 @@ impl Lifecycle {
         })?;
         let kind = Lifecycle::parse(&kind).ok_or(HeadFault::Missing(LIFECYCLE_TYPE))?;
         Ok((source, kind))
+    }
+}
+
+fn check_count(headers: &Headers) -> Result<(), HeadFault> {
+    match headers.len() > Headers::COUNT_MAX {
+        true => Err(HeadFault::TooMany),
+        false => Ok(()),
     }
 }
 

@@ -17,6 +17,9 @@ use crate::target::OpenJob;
 
 /// Results that may come before the acknowledgement of their job is known; more are let through late.
 const EARLY_MAX: usize = 1000;
+/// Results that wait so and are not acknowledged: a broker gives only so many before the first is (mosquitto 20), and the
+/// acknowledgement of the job comes behind them. Those beyond wait in memory alone.
+const EARLY_HELD_MAX: usize = 8;
 /// Keys of jobs that have ended, remembered so that late results of a former target are known as such.
 const ENDED_MAX: usize = 10_000;
 
@@ -70,6 +73,8 @@ pub(crate) struct Jobs {
     /// When to look at a job again; a renewed one is put back when its old time comes.
     due: BinaryHeap<Reverse<(Instant, SmolStr)>>,
     running: usize,
+    /// Early results that are not acknowledged.
+    early_held: usize,
 }
 
 impl Jobs {
@@ -115,10 +120,12 @@ impl Jobs {
             return Vec::new();
         };
         job.target = None;
-        match &mut job.phase {
+        let early = match &mut job.phase {
             Phase::Driving { early } => std::mem::take(early),
             Phase::Running { .. } => Vec::new(),
-        }
+        };
+        self.early_held -= unacknowledged(&early);
+        early
     }
 
     /// The target has acknowledged: the job runs, once no result waits any more. Gives those that wait, in
@@ -137,7 +144,9 @@ impl Jobs {
         if let Phase::Driving { early } = &mut job.phase
             && !early.is_empty()
         {
-            return std::mem::take(early);
+            let early = std::mem::take(early);
+            self.early_held -= unacknowledged(&early);
+            return early;
         }
         if let Some((slot, open)) = held.take() {
             job.phase = Phase::Running {
@@ -199,10 +208,15 @@ impl Jobs {
         &mut self,
         id: &SmolStr,
         from: SmolStr,
-        delivery: Delivery,
+        mut delivery: Delivery,
     ) -> Result<(), Delivery> {
         match self.by_id.get_mut(id).map(|job| &mut job.phase) {
             Some(Phase::Driving { early }) if early.len() < EARLY_MAX => {
+                if self.early_held < EARLY_HELD_MAX {
+                    self.early_held += usize::from(delivery.acknowledgement.is_some());
+                } else if let Some(it) = delivery.acknowledgement.take() {
+                    it.acknowledge();
+                }
                 early.push((from, delivery));
                 Ok(())
             }
@@ -271,8 +285,9 @@ impl Jobs {
     /// Ends a job, or a request that does not become one.
     pub(crate) fn end(&mut self, id: &SmolStr) -> Option<Job> {
         let job = self.by_id.remove(id)?;
-        if matches!(job.phase, Phase::Running { .. }) {
-            self.running -= 1;
+        match &job.phase {
+            Phase::Running { .. } => self.running -= 1,
+            Phase::Driving { early } => self.early_held -= unacknowledged(early),
         }
         if let Some(key) = &job.key {
             if let Some(ids) = self.by_key.get_mut(key) {
@@ -318,6 +333,12 @@ impl Jobs {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
         self.by_id.values()
     }
+}
+
+/// Results that are not acknowledged.
+fn unacknowledged(early: &[(SmolStr, Delivery)]) -> usize {
+    let held = early.iter().filter(|(_, it)| it.acknowledgement.is_some());
+    held.count()
 }
 
 impl Job {

@@ -64,16 +64,23 @@ impl Outbox {
         }
     }
 
-    /// Adds a message behind those that were added before. Waits only while too many wait already. It is
-    /// dropped without a word when the service stops before its turn.
-    pub(crate) async fn send(&self, message: Publication, done: Done) {
+    /// Adds a message behind those that were added before. Waits only while too many wait already; it counts as
+    /// unconfirmed from the call on. It is dropped without a word when the service stops before its turn.
+    pub(crate) fn send(
+        &self,
+        message: Publication,
+        done: Done,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let entry = Entry {
             message,
             done,
             _counted: Counted::new(&self.unconfirmed),
         };
-        // Closed: the service stops.
-        let _ = self.to.send(entry).await;
+        let to = self.to.clone();
+        async move {
+            // Closed: the service stops.
+            let _ = to.send(entry).await;
+        }
     }
 
     /// Messages that are not confirmed yet.

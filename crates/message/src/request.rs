@@ -1,6 +1,7 @@
 //! A request of a caller on its way through the proxy.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub(crate) struct Request {
     pub front: usize,
     pub front_name: Arc<str>,
     pub received_at_ms: i64,
+    /// It is written down.
+    written: AtomicBool,
     acknowledgements: Mutex<Acknowledgements>,
 }
 
@@ -54,6 +57,7 @@ impl Request {
             front,
             front_name,
             received_at_ms: jiff::Timestamp::now().as_millisecond(),
+            written: AtomicBool::new(false),
             acknowledgements: Mutex::default(),
         }
     }
@@ -74,6 +78,7 @@ impl Request {
             front: self.front,
             front_name: Arc::clone(&self.front_name),
             received_at_ms: self.received_at_ms,
+            written: AtomicBool::new(false),
             acknowledgements: Mutex::new(kept),
         }
     }
@@ -97,6 +102,17 @@ impl Request {
                 acknowledgement.acknowledge();
             }
         }
+    }
+
+    /// It has been written down.
+    pub(crate) fn set_written(&self) {
+        self.written.store(true, Ordering::Release);
+    }
+
+    /// Whether it is written down and its broker waits for an acknowledgement all the same.
+    pub(crate) fn is_held(&self) -> bool {
+        let kept = self.acknowledgements.lock();
+        self.written.load(Ordering::Acquire) && !kept.done && !kept.held.is_empty()
     }
 
     /// The broker need not give it again.

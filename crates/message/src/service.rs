@@ -292,6 +292,7 @@ fn build(parts: ServiceParts) -> Result<Shared, StartError> {
         relayed: Mutex::default(),
         events: Mutex::default(),
         failed: Mutex::default(),
+        asked: Mutex::default(),
         store,
         objects,
         hooks,

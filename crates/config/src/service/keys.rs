@@ -230,7 +230,7 @@ pub(crate) const LIMITS: &[Field<MessageLimits>] = &[
     Field::<MessageLimits>::new(
         "headers_max",
         "\"128KiB\"",
-        "all headers of a message together; more than the default reaches no service of the SDK",
+        "all headers of a message together, of which there may be 1,000; more than the default reaches no service of the SDK",
         |all, value| put(&mut all.headers_max, size(value.node, 16 << 20, HEADERS)),
     )
     .bounds(HEADERS),

@@ -290,16 +290,9 @@ impl Session {
                 Arrival::New { serial } => Some(serial),
             },
         };
-        let route = match message.flooded {
-            true => Err(()),
-            false => self.subscriptions.route(message.topic),
-        };
-        let Ok((number, topic)) = route else {
+        let Ok((number, topic)) = self.subscriptions.route(message.topic) else {
             let topic = message.topic;
-            tracing::warn!(
-                topic,
-                "a message with too many headers, or a topic that no service has, is refused"
-            );
+            tracing::warn!(topic, "a message of a topic that no service has is refused");
             if let Some(serial) = serial {
                 self.receipts.refuse(message.id, serial, &mut self.out);
             }

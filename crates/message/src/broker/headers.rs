@@ -8,6 +8,10 @@ use smol_str::SmolStr;
 pub struct Headers(Vec<(SmolStr, SmolStr)>);
 
 impl Headers {
+    /// Headers that a message of INTERSECT may have. Each costs more memory than it takes on the wire: of a message
+    /// with more a driver may leave out all but this many and one, and the face drops it.
+    pub const COUNT_MAX: usize = 1000;
+
     /// None.
     pub fn new() -> Self {
         Self::default()

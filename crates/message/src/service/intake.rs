@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::broker::{Acknowledge, Delivery};
 use crate::envelope::{JSON, RequestHead, TEXT, is_compatible, reply_headers};
@@ -12,6 +13,13 @@ use crate::settings::OperationSettings;
 use crate::store::StoredMessage;
 
 use super::shared::Shared;
+
+/// Answers that may wait for their confirmation when one more comes for a request that its broker does not keep:
+/// beyond them it goes unanswered.
+const AT_ONCE_MAX: usize = 10_000;
+
+/// A request that is answered within this time is acknowledged then, and costs no write to the disk.
+const HOLD_MAX: Duration = Duration::from_millis(10);
 
 /// A request in its first phase; counted until it is dropped.
 pub(crate) struct InFirstPhase(Arc<Shared>);
@@ -60,8 +68,11 @@ impl Shared {
         let Some(acknowledgement) = self.is_new(&head, acknowledgement) else {
             return;
         };
-        self.counts.requests.add();
-        match self.decide(&head, &content_type, delivery.body.len()) {
+        let taken = self.decide(&head, &content_type, delivery.body.len());
+        if !matches!(taken, Taken::Dropped) {
+            self.counts.requests.add();
+        }
+        match taken {
             Taken::Dropped => acknowledge(acknowledgement),
             Taken::Refused(text) => {
                 self.refuse_at_once(&head, text, front, acknowledgement)
@@ -99,7 +110,7 @@ impl Shared {
     /// Whether a request was not seen before; gives its acknowledgement back then. Otherwise it is made
     /// once the request that was seen is written down or answered.
     fn is_new(
-        &self,
+        self: &Arc<Self>,
         head: &RequestHead,
         acknowledgement: Acknowledgement,
     ) -> Option<Acknowledgement> {
@@ -115,10 +126,28 @@ impl Shared {
         }
         self.counts.requests_repeated.add();
         match (open, acknowledgement) {
-            (Some(open), Some(acknowledgement)) => open.hold(acknowledgement),
+            (Some(open), Some(acknowledgement)) => {
+                open.hold(acknowledgement);
+                self.let_go(&open);
+            }
             (_, acknowledgement) => acknowledge(acknowledgement),
         }
         None
+    }
+
+    /// Acknowledges a request that is not answered soon, once it is on the disk: a broker gives only so many messages
+    /// before the first is acknowledged (mosquitto 20), and the replies of targets are among them.
+    pub(super) fn let_go(self: &Arc<Self>, request: &Arc<Request>) {
+        if !request.is_held() {
+            return;
+        }
+        let (shared, request) = (Arc::clone(self), Arc::clone(request));
+        self.tasks.spawn(async move {
+            tokio::time::sleep(HOLD_MAX).await;
+            if request.is_held() && shared.write(Vec::new(), true).await {
+                request.acknowledge();
+            }
+        });
     }
 
     /// What the SDK would read at all. `None`: dropped and counted.
@@ -274,6 +303,11 @@ impl Shared {
         let mut message = crate::broker::Publication::new(topic, body);
         message.content_type = Some(content_type.into());
         message.headers = headers;
+        let is_kept = acknowledgement.is_some();
+        let outbox = &self.fronts[front].outbox;
+        if !is_kept && outbox.unconfirmed() >= AT_ONCE_MAX {
+            return self.counts.requests_unanswered.add();
+        }
         let shared = Arc::clone(self);
         let id = head.message_id.clone();
         let done = move |result: Result<(), crate::broker::PublishError>| {
@@ -283,9 +317,11 @@ impl Shared {
             shared.seen.lock().finish(&id);
             acknowledge(acknowledgement);
         };
-        self.fronts[front]
-            .outbox
-            .send(message, Box::new(done))
-            .await;
+        if is_kept {
+            return outbox.send(message, Box::new(done)).await;
+        }
+        // What the broker does not keep back must be taken as it comes: confirmations, which make room, come
+        // behind it on the same connection.
+        self.tasks.spawn(outbox.send(message, Box::new(done)));
     }
 }

@@ -327,6 +327,7 @@ impl Shared {
         };
         let acknowledgement = delivery.acknowledgement.take();
         let Some(topic) = requests_of(&request.head.source) else {
+            acknowledgement.into_iter().for_each(|it| it.acknowledge());
             return;
         };
         let request_id = fresh_id();

@@ -46,6 +46,7 @@ impl Shared {
                 continue;
             };
             let request = Arc::new(self.request_of(head, &left));
+            request.set_written();
             let mut seen = self.seen.lock();
             seen.open.insert(request.id.clone(), Arc::clone(&request));
             drop(seen);

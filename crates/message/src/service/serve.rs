@@ -60,6 +60,10 @@ impl Shared {
         };
         let written = async {
             let written = self.write(vec![accept], false).await;
+            if written {
+                request.set_written();
+                self.let_go(&request);
+            }
             // Until then a request that the broker gives once more needs it.
             if let Some(place) = original.filter(|_| written) {
                 self.remove_object(place);
@@ -68,9 +72,9 @@ impl Shared {
         };
         if !request.is_write() {
             // Nothing that follows depends on it: later changes stand behind it in the store's queue.
-            future::join(written, self.run(request)).await;
+            future::join(written, self.run(Arc::clone(&request))).await;
         } else if written.await {
-            self.run(request).await;
+            self.run(Arc::clone(&request)).await;
         } else {
             let reason = "It could not be written down before it would run.";
             let text = refusal::unavailable(&request.head.operation_id, reason);

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub events: Mutex<RelayedEvents>,
     /// The last jobs that could not be finished, the oldest first.
     pub failed: Mutex<VecDeque<FailedJob>>,
+    /// Who has announced himself and is being asked whether he answers.
+    pub asked: Mutex<HashSet<Arc<str>>>,
     pub store: Arc<dyn JobStore>,
     pub objects: Vec<Arc<dyn ObjectStore>>,
     pub hooks: Arc<dyn Hooks>,

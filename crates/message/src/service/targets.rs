@@ -20,6 +20,12 @@ use super::{BACKLOG_MAX, Service};
 
 /// A queue of events that nobody reads for so long ends: its target was removed.
 const EVENTS_UNUSED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How often one who has announced himself is asked whether he answers.
+const ASKED_TIMES: u32 = 6;
+/// Before he is asked for the second time; twice as long each time, 8 s together.
+const ASKED_AGAIN: Duration = Duration::from_millis(250);
+/// How many are asked at once; announcements of more are passed over.
+const ASKED_MAX: usize = 1000;
 
 /// A change of targets that was refused; nothing was changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -305,9 +311,18 @@ impl Shared {
             return;
         };
         let settings = discovered(discovery, &identity, broker, operation_map);
+        {
+            let mut asked = self.asked.lock();
+            if asked.len() >= ASKED_MAX || !asked.insert(Arc::clone(&settings.name)) {
+                return;
+            }
+        }
         let shared = Arc::clone(self);
-        self.tasks
-            .spawn(async move { shared.take_discovered(settings, said).await });
+        self.tasks.spawn(async move {
+            let name = Arc::clone(&settings.name);
+            shared.take_discovered(settings, said).await;
+            shared.asked.lock().remove(&name);
+        });
     }
 
     /// A target that announced itself to an earlier run and has open work: it is one again.
@@ -360,13 +375,26 @@ impl Shared {
         mapped.collect()
     }
 
+    /// Whether one who has announced himself answers. The SDK says STARTUP before it listens.
+    async fn answers(&self, target: &Target) -> bool {
+        let mut pause = ASKED_AGAIN;
+        for _ in 1..ASKED_TIMES {
+            if self.check(target).await {
+                return true;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.check(target).await
+    }
+
     async fn take_discovered(self: &Arc<Self>, settings: TargetSettings, said: Value) {
         let Ok(broker) = self.broker_of(&settings) else {
             return;
         };
         let rank = self.rank(&settings);
         let asked = Target::new(settings.clone(), rank, broker, self.tasks.child());
-        if !self.check(&asked).await {
+        if !self.answers(&asked).await {
             tracing::info!(service = %self.settings.name, target = %settings.name, "not taken: it does not answer");
             return;
         }

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use mainstay_engine::BoxFuture;
 use mainstay_message::{
-    Acknowledge, Broker, Deliveries, Delivery, Link, Publication, PublishError, PublishErrorKind,
-    Queue, Registration, Subscription, SubscriptionState, TopicFilter,
+    Acknowledge, Broker, Deliveries, Delivery, Link, Persistence, Publication, PublishError,
+    PublishErrorKind, Queue, Registration, Subscription, SubscriptionState, TopicFilter,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+/// Messages of a connection that the broker gives before the first is acknowledged, as mosquitto does.
+const WINDOW: usize = 20;
 /// More than any test sends.
 const BACKLOG: usize = 100_000;
 
@@ -128,6 +130,15 @@ impl Hub {
     }
 
     fn deliver(&self, state: &mut State, name: &str) {
+        let Some(up) = state.queues.get(name).map(|queue| Arc::clone(&queue.up)) else {
+            return;
+        };
+        let mut given: usize = state
+            .queues
+            .values()
+            .filter(|queue| Arc::ptr_eq(&queue.up, &up))
+            .map(|queue| queue.unacknowledged.len())
+            .sum();
         let next = &mut state.next;
         let queue = state.queues.get_mut(name).unwrap();
         if !queue.up.load(Ordering::SeqCst) {
@@ -137,6 +148,10 @@ impl Hub {
             return;
         };
         while let Some(message) = queue.waiting.pop_front() {
+            if given >= WINDOW {
+                queue.waiting.push_front(message);
+                return;
+            }
             if message
                 .expires
                 .is_some_and(|expires| Instant::now() >= expires)
@@ -145,8 +160,11 @@ impl Hub {
             }
             *next += 1;
             let tag = *next;
-            let acknowledgement = queue.durable.then(|| {
+            // As on MQTT: what is not to be kept is not acknowledged.
+            let is_kept = message.publication.persistence == Persistence::Persistent;
+            let acknowledgement = (queue.durable && is_kept).then(|| {
                 queue.unacknowledged.insert(tag, message.clone());
+                given += 1;
                 Box::new(Tag {
                     hub: self.clone(),
                     queue: name.to_owned(),
@@ -196,8 +214,21 @@ struct Tag {
 impl Acknowledge for Tag {
     fn acknowledge(self: Box<Self>) {
         let mut state = self.hub.state.lock().unwrap();
-        if let Some(queue) = state.queues.get_mut(&self.queue) {
-            queue.unacknowledged.remove(&self.tag);
+        let Some(queue) = state.queues.get_mut(&self.queue) else {
+            return;
+        };
+        queue.unacknowledged.remove(&self.tag);
+        // There is room for one more, whichever of the connection's queues has it.
+        let up = Arc::clone(&queue.up);
+        let of_connection = |(_, queue): &(&String, &Kept)| Arc::ptr_eq(&queue.up, &up);
+        let names: Vec<String> = state
+            .queues
+            .iter()
+            .filter(of_connection)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.hub.deliver(&mut state, &name);
         }
     }
 }

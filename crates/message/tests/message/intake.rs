@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_message::envelope::{JSON, Lifecycle};
-use mainstay_message::{Broker, Publication};
+use mainstay_message::{Broker, Persistence, Publication};
 use serde_json::{Value, json};
 
 use crate::actors::{Does, Worker};
@@ -43,12 +43,16 @@ async fn malformed_and_misdirected_requests_are_dropped_and_counted() {
         .client
         .send_raw(&world.front, "", good.clone(), "1")
         .await;
+    let mut flood = good.clone();
+    (0..1000).for_each(|number| flood.push(format!("x-{number}"), ""));
+    world.client.send_raw(&world.front, JSON, flood, "1").await;
     let mut other = good.clone();
     other.set("destination", "org.fac.sys.-.other");
     world.client.send_raw(&world.front, JSON, other, "1").await;
     assert!(world.client.hears_nothing_more().await);
-    assert_eq!(world.count("requests_malformed"), 15);
+    assert_eq!(world.count("requests_malformed"), 16);
     assert_eq!(world.count("requests_misdirected"), 1);
+    assert_eq!(world.count("requests"), 0);
     assert_eq!(world.hub.unacknowledged(), 0);
     assert_eq!(world.a.runs(), 0);
     // And it goes on.
@@ -152,6 +156,27 @@ async fn too_many_or_too_large_requests_are_refused_with_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_no_broker_keeps_are_taken_in_while_no_answer_is_confirmed() {
+    const REQUESTS: u64 = 3000;
+    let world = World::new(Does::Echo, Does::Echo).await;
+    world.connection.lose_confirmations(true);
+    for _ in 0..REQUESTS {
+        let mut message = Publication::new(world.front.requests(), "1");
+        message.content_type = Some(JSON.into());
+        message.headers = world.client.headers(&world.front, "Compute.nothing");
+        message.persistence = Persistence::Transient;
+        world.client.connection.publish(message).await.unwrap();
+    }
+    // A confirmation may come behind them, on the connection that they would hold up.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.count("requests"), REQUESTS);
+    world.connection.lose_confirmations(false);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.count("replies"), REQUESTS);
+    assert_eq!(world.count("requests_unanswered"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_proxy_answers_for_its_own_status() {
     let world = World::new(Does::Echo, Does::Echo).await;
     let reply = world
@@ -231,7 +256,7 @@ async fn a_worker_that_announces_itself_is_taken_if_it_answers() {
     world.b.announce(Lifecycle::Startup).await;
     let stranger = Worker::start(&world.hub, "stranger", Does::Echo);
     stranger.announce(Lifecycle::Startup).await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     let names: Vec<_> = world
         .service
         .status()
@@ -244,6 +269,12 @@ async fn a_worker_that_announces_itself_is_taken_if_it_answers() {
         ["org.fac.sys.-.worker-a", "org.fac.sys.-.worker-z"],
         "b does not answer"
     );
+    // It listens a little after it has said that it is there.
+    world.b.announce(Lifecycle::Startup).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.b.does(Does::Echo);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(world.service.target("org.fac.sys.-.worker-b").is_some());
     let reply = world.client.call(&world.front, "Work.run", &json!(1)).await;
     assert_eq!(reply.json(), json!(["worker-a", 1]));
     world.a.announce(Lifecycle::Shutdown).await;

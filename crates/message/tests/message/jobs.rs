@@ -56,6 +56,17 @@ async fn a_job_is_acknowledged_and_its_results_relayed_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn results_before_the_acknowledgement_do_not_hold_it_up() {
+    let world = World::new(Does::Early { results: 100 }, Does::Echo).await;
+    let reply = world.call("job", json!({"id": 7})).await;
+    assert_eq!(reply.json(), json!({"accepted": true}));
+    assert_eq!(results(&world, 100).await, all_of("worker-a", 100));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.service.status().jobs_open, 0);
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_stalls_is_driven_again_and_its_old_target_is_not_heard_any_more() {
     let world = World::new(
         Does::Stalls {

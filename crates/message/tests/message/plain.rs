@@ -73,6 +73,20 @@ async fn the_audit_entry_of_a_request_is_found_by_the_callers_request_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_take_long_do_not_hold_up_the_replies_of_targets() {
+    let world = World::new(Does::Late(Duration::from_secs(1)), Does::Echo).await;
+    for number in 0..100 {
+        world.send("run", json!(number)).await;
+    }
+    for _ in 0..100 {
+        assert!(!world.client.reply().await.has_error);
+    }
+    assert_eq!((world.a.runs(), world.b.runs()), (100, 0));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_is_retried_there_and_then_elsewhere_and_the_target_set_aside() {
     let world = World::new(Does::Error(EXPLICIT), Does::Echo).await;
     let began = Instant::now();

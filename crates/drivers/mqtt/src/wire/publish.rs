@@ -11,8 +11,8 @@ use super::frame::Keep;
 use super::output::variable_length;
 use super::{Fault, Output, Qos, kind, property};
 
-/// Headers that a message may have: each costs more memory than it takes on the wire.
-const HEADERS_MAX: usize = 1000;
+/// Headers that are read of a message: one more than it may have, so that whoever gets it sees that there are too many.
+const HEADERS_MAX: usize = Headers::COUNT_MAX + 1;
 /// What a message of INTERSECT has at most.
 const HEADERS_USUAL: usize = 12;
 /// The longest text that MQTT can write.
@@ -34,8 +34,6 @@ pub(crate) struct Incoming<'a> {
     pub(crate) body: Bytes,
     /// It may have come before.
     pub(crate) again: bool,
-    /// It has more headers than are taken; those beyond are left out.
-    pub(crate) flooded: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -60,7 +58,6 @@ impl<'a> Incoming<'a> {
             },
             body: keep.part(cursor.rest()),
             again: flags & 0b1000 != 0,
-            flooded: false,
         };
         let mut seen = 0_u64;
         while let Some((id, value)) = properties.property()? {
@@ -73,9 +70,7 @@ impl<'a> Incoming<'a> {
                 (property::CONTENT_TYPE, Value::Text(text)) => {
                     message.content_type = Some(text.into());
                 }
-                (property::USER, _) if message.headers.len() == HEADERS_MAX => {
-                    message.flooded = true;
-                }
+                (property::USER, _) if message.headers.len() == HEADERS_MAX => {}
                 (property::USER, Value::Pair(name, value)) => message.headers.push(name, value),
                 (property::TOPIC_ALIAS, _) => {
                     return Err(Fault::Protocol("a topic alias, of which we allow none"));
