@@ -57,8 +57,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (TESTKIT, &[ENGINE, SQL, MESSAGE]),
 ];
 
-/// The tests of all surfaces at once are where the program is.
-const DEV: &[(&str, &str)] = &[("mainstay-cli", "mainstay")];
+/// The tests of all surfaces at once are where the program is; so are peers that load its message face.
+const DEV: &[(&str, &str)] = &[
+    ("mainstay-cli", "mainstay"),
+    ("mainstay-cli", MESSAGE),
+    ("mainstay-cli", AMQP),
+    ("mainstay-cli", MQTT),
+];
 
 /// These are never shipped and may use everything.
 const FREE: &[&str] = &["mainstay-stories", "mainstay-benches"];

@@ -79,8 +79,40 @@ impl Broker {
         }
     }
 
+    /// Ends it as an administrator does.
+    pub(super) async fn stop(&self) {
+        match self {
+            Broker::Mqtt(broker) => broker.stop().await.unwrap(),
+            Broker::Amqp(broker) => broker.stop().await.unwrap(),
+        }
+    }
+
+    /// Starts it again after its end.
+    pub(super) async fn start_again(&self) {
+        match self {
+            Broker::Mqtt(broker) => broker.start_again().await.unwrap(),
+            Broker::Amqp(broker) => broker.start_again().await.unwrap(),
+        }
+    }
+
+    /// It stands still: nothing is answered.
+    pub(super) fn freeze(&self) {
+        match self {
+            Broker::Mqtt(broker) => broker.sigstop().unwrap(),
+            Broker::Amqp(broker) => broker.sigstop().unwrap(),
+        }
+    }
+
+    /// It goes on.
+    pub(super) fn thaw(&self) {
+        match self {
+            Broker::Mqtt(broker) => broker.sigcont().unwrap(),
+            Broker::Amqp(broker) => broker.sigcont().unwrap(),
+        }
+    }
+
     /// Its table in a configuration.
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let (protocol, user, password) = match self {
             Broker::Mqtt(_) => ("mqtt5", mosquitto::USER, mosquitto::PASSWORD),
             Broker::Amqp(_) => ("amqp091", "guest", "guest"),
