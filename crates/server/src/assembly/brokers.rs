@@ -129,10 +129,19 @@ fn mqtt(broker: &BrokerSettings, service: &ServiceSettings) -> MqttSettings {
     settings.connect_timeout = broker.connect_timeout;
     settings.reconnect_max = broker.reconnect_max;
     settings.session_expiry = broker.session_expiry;
-    settings.receive_max = broker.prefetch;
+    settings.receive_max = receive_max(broker.prefetch, service);
     settings.in_flight_max = broker.in_flight_max;
     settings.packet_max = settings.packet_max.max(packet_max(service));
     settings
+}
+
+/// One window for the whole connection: answers of targets must have room in it beside all requests that wait
+/// for them, of which there are no more than `requests_max`.
+fn receive_max(prefetch: u16, service: &ServiceSettings) -> u16 {
+    /// For answers, events and checks.
+    const BESIDE: usize = 1024;
+    let needed = service.limits.requests_max.saturating_add(BESIDE);
+    prefetch.max(u16::try_from(needed).unwrap_or(u16::MAX))
 }
 
 fn amqp(broker: &BrokerSettings, service: &ServiceSettings) -> AmqpSettings {
@@ -148,6 +157,7 @@ fn amqp(broker: &BrokerSettings, service: &ServiceSettings) -> AmqpSettings {
     settings.connect_timeout = broker.connect_timeout;
     settings.backoff_max = broker.reconnect_max;
     settings.prefetch = broker.prefetch;
+    settings.in_flight_max = broker.in_flight_max;
     settings.body_max = settings.body_max.max(service.limits.body_max);
     settings.connection_name = format!("mainstay {}", service.name);
     settings
