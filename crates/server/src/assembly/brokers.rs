@@ -116,6 +116,23 @@ async fn fault(
 }
 
 fn mqtt(broker: &BrokerSettings, service: &ServiceSettings) -> MqttSettings {
+    // A key that is new does not compile here: pass it on below, for each protocol that has it.
+    let BrokerSettings {
+        protocol: _,
+        host: _,
+        port: _,
+        user: _,
+        password: _,
+        vhost: _,
+        client_id: _,
+        exchange: _,
+        keep_alive: _,
+        connect_timeout: _,
+        reconnect_max: _,
+        prefetch: _,
+        in_flight_max: _,
+        session_expiry: _,
+    } = broker;
     // The same after every start: the broker keeps what came meanwhile under it.
     let client_id = broker
         .client_id
@@ -216,7 +233,19 @@ mod tests {
         ];
         assert_eq!(times.map(|it| it.as_secs()), [7, 8, 9, 12]);
         let counts = (settings.receive_max, settings.in_flight_max);
-        assert_eq!(counts, (10, 11));
+        assert_eq!(counts, (10_000 + 1024, 11));
+    }
+
+    #[test]
+    fn the_window_of_an_mqtt_connection_has_room_beside_all_requests() {
+        let mut service = loaded("mqtt5", "").settings;
+        let mut window = |prefetch, requests| {
+            service.limits.requests_max = requests;
+            receive_max(prefetch, &service)
+        };
+        assert_eq!(window(256, 100), 1124);
+        assert_eq!(window(5000, 100), 5000);
+        assert_eq!(window(256, usize::MAX), u16::MAX);
     }
 
     #[test]
