@@ -1,6 +1,6 @@
 //! Requests at a steady rate while targets and brokers are killed: each that reached the program has one reply.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::api::{Api, counted};
-use super::peers::{Client, Work, Worker};
+use super::peers::{Client, Ledger, Work, Worker};
 use super::world::{Kind, PRIMARY, STANDBY, START, WITHIN, World};
 
 /// Between two requests: 200 a second.
@@ -135,6 +135,16 @@ async fn play(kind: Kind, restarts: usize, is_sdk: bool) -> Outcome {
     }
 }
 
+/// What errors say, and how often; numbers in them aside.
+fn told(ledger: &Ledger) -> BTreeMap<String, usize> {
+    let mut told = BTreeMap::new();
+    for error in ledger.all().filter(|it| it.has_error) {
+        let text = error.text.replace(|it: char| it.is_ascii_digit(), "");
+        *told.entry(text.replace('\n', " ")).or_default() += 1;
+    }
+    told
+}
+
 impl Outcome {
     fn count(&self, name: &str) -> usize {
         usize::try_from(counted(&self.service, name)).unwrap()
@@ -169,6 +179,9 @@ impl Outcome {
             self.count("replies_late"),
             self.count("targets_set_aside"),
         );
+        for (text, count) in told(&ledger) {
+            println!("  {count:6} times: {text}");
+        }
         assert_eq!(replies, requests, "replies of requests that came");
         assert_eq!(others, 0, "second replies");
         assert!(
