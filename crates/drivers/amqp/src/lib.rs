@@ -2,7 +2,7 @@
 //!
 //! The protocol is spoken here and not by a library: those that there are run threads or tasks of their own, and
 //! queue without a bound. What is decided
-//! is decided by [`session`], a machine without sockets; [`connection`] moves its bytes, [`keeper`] connects again.
+//! is decided by `session`, a machine without sockets; `connection` moves its bytes, `keeper` connects again.
 
 mod broker;
 mod connection;
