@@ -16,6 +16,7 @@ use std::fmt;
 use mainstay_engine::BoxFuture;
 use tokio::sync::watch;
 
+pub(crate) use delivery::acknowledge_all;
 pub use delivery::{
     Acknowledge, Deliveries, Delivery, Queue, Registration, Subscription, SubscriptionState,
 };

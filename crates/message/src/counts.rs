@@ -50,7 +50,8 @@ counts! {
     requests_too_large,
     /// Requests refused: too many at once.
     requests_shed,
-    /// Of them without an answer: the broker was not to keep them, and too many answers waited for their confirmation.
+    /// Requests that the proxy answers by itself, without an answer: the broker was not to keep them, and too many
+    /// answers waited for their confirmation.
     requests_unanswered,
     /// Replies of targets to attempts that had ended; dropped.
     replies_late,
@@ -60,8 +61,8 @@ counts! {
     messages_malformed,
     /// Events relayed under the fronted name, with results of jobs.
     events_relayed,
-    /// Events that the broker gave once more; they were not relayed again.
-    events_repeated,
+    /// Events and requests of targets that the broker gave once more; they were not relayed again.
+    messages_repeated,
     /// Requests of targets relayed to callers.
     requests_relayed,
     /// Results of a job from a target that does not have it any more; dropped.

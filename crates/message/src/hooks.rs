@@ -1,5 +1,6 @@
 //! Knowledge about a workflow that no setting expresses: code that the library's user gives.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +8,35 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::refusal::Meaning;
+
+/// The body of a message. It is read as JSON when somebody asks for that, and once: most messages pass
+/// without anybody asking.
+#[derive(Debug, Clone)]
+pub struct Body {
+    bytes: Bytes,
+    json: OnceCell<Value>,
+}
+
+impl Body {
+    /// The body with that content.
+    pub fn new(bytes: Bytes) -> Self {
+        Body {
+            bytes,
+            json: OnceCell::new(),
+        }
+    }
+
+    /// The content as it came.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The content as JSON; null where it is none.
+    pub fn json(&self) -> &Value {
+        self.json
+            .get_or_init(|| serde_json::from_slice(&self.bytes).unwrap_or_default())
+    }
+}
 
 /// What a message says about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,13 +68,13 @@ pub struct JobFailure {
 /// called on the path of a message and must not block.
 pub trait Hooks: Send + Sync + fmt::Debug + 'static {
     /// Whether a reply without an error acknowledges the request. `None`: by the settings.
-    fn acknowledges(&self, function: &str, reply: &Value) -> Option<bool> {
+    fn acknowledges(&self, function: &str, reply: &Body) -> Option<bool> {
         let _ = (function, reply);
         None
     }
 
     /// What an event or a request of a target says about a job of this function. `None`: by the settings.
-    fn result(&self, function: &str, body: &Value) -> Option<JobResult> {
+    fn result(&self, function: &str, body: &Body) -> Option<JobResult> {
         let _ = (function, body);
         None
     }

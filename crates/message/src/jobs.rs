@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use crate::broker::Delivery;
+use crate::broker::{Delivery, acknowledge_all};
+use crate::envelope::name::MESSAGE_ID;
 use crate::request::Request;
 use crate::target::OpenJob;
 
@@ -212,10 +213,13 @@ impl Jobs {
     ) -> Result<(), Delivery> {
         match self.by_id.get_mut(id).map(|job| &mut job.phase) {
             Some(Phase::Driving { early }) if early.len() < EARLY_MAX => {
+                if delivery.redelivered && is_kept(early, &mut delivery) {
+                    return Ok(());
+                }
                 if self.early_held < EARLY_HELD_MAX {
                     self.early_held += usize::from(delivery.acknowledgement.is_some());
-                } else if let Some(it) = delivery.acknowledgement.take() {
-                    it.acknowledge();
+                } else {
+                    delivery.acknowledge();
                 }
                 early.push((from, delivery));
                 Ok(())
@@ -266,6 +270,18 @@ impl Jobs {
             }
         }
         (overdue, None)
+    }
+
+    /// Whether a job that was overdue is so still. One that has got a result meanwhile is looked at again later.
+    pub(crate) fn is_overdue(&mut self, id: &SmolStr, now: Instant) -> bool {
+        match self.by_id.get(id).map(|job| &job.phase) {
+            Some(Phase::Running { deadline, .. }) if *deadline <= now => true,
+            Some(Phase::Running { deadline, .. }) => {
+                self.due.push(Reverse((*deadline, id.clone())));
+                false
+            }
+            Some(Phase::Driving { .. }) | None => false,
+        }
     }
 
     /// Takes a job from its target, whose results are late from now on. `None`: it has none, or another
@@ -333,6 +349,21 @@ impl Jobs {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
         self.by_id.values()
     }
+}
+
+/// Whether a result that its broker gives once more waits already; the acknowledgement that counts is then the new
+/// one.
+fn is_kept(early: &mut [(SmolStr, Delivery)], again: &mut Delivery) -> bool {
+    let id = |delivery: &Delivery| delivery.headers.get(MESSAGE_ID).map(SmolStr::new);
+    let wanted = id(again);
+    let Some((_, kept)) = early.iter_mut().find(|(_, kept)| id(kept) == wanted) else {
+        return false;
+    };
+    match (&mut kept.acknowledgement, again.acknowledgement.take()) {
+        (Some(old), Some(new)) => *old = new,
+        (_, new) => acknowledge_all(new),
+    }
+    true
 }
 
 /// Results that are not acknowledged.

@@ -29,7 +29,7 @@ pub use broker::{
     TopicFilter,
 };
 pub use expression::{Expression, ExpressionError, Pointer};
-pub use hooks::{Hooks, JobFailure, JobResult, NoHooks};
+pub use hooks::{Body, Hooks, JobFailure, JobResult, NoHooks};
 pub use identity::{Identity, IdentityError};
 pub use object::{Object, ObjectError, ObjectPlace, ObjectStore};
 pub use service::{

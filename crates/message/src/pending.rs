@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
-use crate::broker::{Acknowledge, Delivery};
+use crate::broker::Delivery;
 use crate::envelope::RequestHead;
 
 /// A reply of a target.
@@ -23,9 +23,9 @@ impl Reply {
         String::from_utf8_lossy(&self.delivery.body).into_owned()
     }
 
-    /// Takes the acknowledgement out, to be made when the reply has been used.
-    pub(crate) fn take_acknowledgement(&mut self) -> Option<Box<dyn Acknowledge>> {
-        self.delivery.acknowledgement.take()
+    /// The broker need not give it again: it has been used.
+    pub(crate) fn acknowledge(&mut self) {
+        self.delivery.acknowledge();
     }
 }
 
@@ -90,17 +90,19 @@ impl Pending {
                 Some(_) => waiting.remove(&reply.head.request_id).ok_or(Taken::Late),
             }
         };
-        let (verdict, unused) = match taken {
-            Err(verdict) => (verdict, reply.take_acknowledgement()),
+        match taken {
+            Err(verdict) => {
+                reply.acknowledge();
+                verdict
+            }
             Ok(waiting) => match waiting.to.send(reply) {
-                Ok(()) => (Taken::Expected, None),
-                Err(mut unheard) => (Taken::Late, unheard.take_acknowledgement()),
+                Ok(()) => Taken::Expected,
+                Err(mut unheard) => {
+                    unheard.acknowledge();
+                    Taken::Late
+                }
             },
-        };
-        if let Some(acknowledgement) = unused {
-            acknowledgement.acknowledge();
         }
-        verdict
     }
 }
 
@@ -119,10 +121,8 @@ impl Drop for Awaited {
     fn drop(&mut self) {
         self.pending.waiting.lock().remove(&self.request_id);
         // A reply that came at the last moment is late as well.
-        if let Ok(mut reply) = self.reply.try_recv()
-            && let Some(acknowledgement) = reply.take_acknowledgement()
-        {
-            acknowledgement.acknowledge();
+        if let Ok(mut reply) = self.reply.try_recv() {
+            reply.acknowledge();
         }
     }
 }

@@ -1,11 +1,13 @@
 //! A proxied service: the fronted identity, its targets, and everything that runs for them.
 
+mod accepted;
+mod answer;
 mod argument;
 mod attempt;
-mod events;
 mod intake;
 mod monitor;
 mod relay;
+mod repetitions;
 mod restart;
 mod schema;
 mod serve;
@@ -149,11 +151,11 @@ impl Service {
                 }
             });
             let requests = subscribe(broker, &caller.requests());
-            let it = Arc::clone(shared);
+            let (it, broker) = (Arc::clone(shared), Arc::clone(broker));
             shared.tasks.spawn(async move {
                 let mut deliveries = requests.deliveries;
                 while let Some(delivery) = deliveries.next().await {
-                    it.take_own_request(delivery).await;
+                    it.take_own_request(&broker, delivery).await;
                 }
             });
         }
@@ -290,7 +292,7 @@ fn build(parts: ServiceParts) -> Result<Shared, StartError> {
         jobs_changed: tokio::sync::Notify::new(),
         seen: Mutex::default(),
         relayed: Mutex::default(),
-        events: Mutex::default(),
+        repetitions: Mutex::default(),
         failed: Mutex::default(),
         asked: Mutex::default(),
         store,

@@ -67,14 +67,6 @@ impl Target {
         }
     }
 
-    /// The same of one that announced itself.
-    pub(crate) fn discovered(self) -> Self {
-        Target {
-            discovered: true,
-            ..self
-        }
-    }
-
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.settings.name
     }

@@ -108,6 +108,18 @@ pub struct Delivery {
     pub acknowledgement: Option<Box<dyn Acknowledge>>,
 }
 
+impl Delivery {
+    /// Tells the broker that it need not give it again; once, and only where it waits for that.
+    pub fn acknowledge(&mut self) {
+        acknowledge_all(self.acknowledgement.take());
+    }
+}
+
+/// Makes acknowledgements that were taken out of their deliveries.
+pub(crate) fn acknowledge_all(all: impl IntoIterator<Item = Box<dyn Acknowledge>>) {
+    all.into_iter().for_each(Acknowledge::acknowledge);
+}
+
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")

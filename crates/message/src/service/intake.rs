@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::broker::{Acknowledge, Delivery};
+use bytes::Bytes;
+use smol_str::SmolStr;
+
+use crate::broker::{Acknowledge, Delivery, Headers, Publication, PublishError, acknowledge_all};
 use crate::envelope::{JSON, RequestHead, TEXT, is_compatible, reply_headers};
 use crate::refusal;
 use crate::request::{Request, responses_of};
-use crate::settings::OperationSettings;
+use crate::settings::{OperationKind, OperationSettings, STATUS_OPERATION};
 use crate::store::StoredMessage;
 
 use super::shared::Shared;
@@ -40,12 +43,6 @@ impl Drop for InFirstPhase {
 /// How a delivery is acknowledged, where its broker waits for that.
 type Acknowledgement = Option<Box<dyn Acknowledge>>;
 
-fn acknowledge(acknowledgement: Acknowledgement) {
-    if let Some(it) = acknowledgement {
-        it.acknowledge();
-    }
-}
-
 /// What becomes of a message on the fronted identity's request topic.
 enum Taken {
     /// Dropped and counted, as the SDK does.
@@ -63,7 +60,7 @@ impl Shared {
     pub(super) async fn take_in(self: &Arc<Self>, mut delivery: Delivery, front: usize) {
         let acknowledgement = delivery.acknowledgement.take();
         let Some((head, content_type)) = self.read(&delivery) else {
-            return acknowledge(acknowledgement);
+            return acknowledge_all(acknowledgement);
         };
         let Some(acknowledgement) = self.is_new(&head, acknowledgement) else {
             return;
@@ -73,7 +70,7 @@ impl Shared {
             self.counts.requests.add();
         }
         match taken {
-            Taken::Dropped => acknowledge(acknowledgement),
+            Taken::Dropped => acknowledge_all(acknowledgement),
             Taken::Refused(text) => {
                 self.refuse_at_once(&head, text, front, acknowledgement)
                     .await;
@@ -130,7 +127,7 @@ impl Shared {
                 open.hold(acknowledgement);
                 self.let_go(&open);
             }
-            (_, acknowledgement) => acknowledge(acknowledgement),
+            (_, acknowledgement) => acknowledge_all(acknowledgement),
         }
         None
     }
@@ -151,7 +148,7 @@ impl Shared {
     }
 
     /// What the SDK would read at all. `None`: dropped and counted.
-    fn read(&self, delivery: &Delivery) -> Option<(RequestHead, smol_str::SmolStr)> {
+    fn read(&self, delivery: &Delivery) -> Option<(RequestHead, SmolStr)> {
         let malformed = |reason: &dyn std::fmt::Display| {
             self.counts.requests_malformed.add();
             tracing::warn!(service = %self.settings.name, %reason, "malformed request dropped");
@@ -214,7 +211,7 @@ impl Shared {
         let stopping = self.stopping.load(Ordering::Acquire);
         let full = self.in_first_phase.load(Ordering::Acquire) >= self.settings.limits.requests_max;
         let settings = self.settings.operation(function);
-        let is_job = settings.kind == crate::settings::OperationKind::Job;
+        let is_job = settings.kind == OperationKind::Job;
         let too_many_jobs = is_job && self.jobs.lock().running() >= self.settings.limits.jobs_max;
         if stopping || full || too_many_jobs {
             self.counts.requests_shed.add();
@@ -228,7 +225,7 @@ impl Shared {
     }
 
     /// The version that targets speak, as far as they have said.
-    pub(super) fn version(&self) -> smol_str::SmolStr {
+    pub(super) fn version(&self) -> SmolStr {
         self.schema.lock().version()
     }
 
@@ -242,8 +239,7 @@ impl Shared {
 
     /// Whether it is an operation that the proxy answers by itself.
     fn is_own(&self, operation: &str) -> bool {
-        operation == crate::settings::STATUS_OPERATION
-            || operation == &*self.settings.status_operation
+        operation == STATUS_OPERATION || operation == &*self.settings.status_operation
     }
 
     fn own(&self, head: &RequestHead, content_type: &str) -> Taken {
@@ -280,7 +276,7 @@ impl Shared {
         front: usize,
         acknowledgement: Acknowledgement,
     ) {
-        let body = match head.operation_id == crate::settings::STATUS_OPERATION {
+        let body = match head.operation_id == STATUS_OPERATION {
             true => self.core_status(),
             false => self.status_text(),
         };
@@ -293,14 +289,14 @@ impl Shared {
     async fn answer_at_once(
         self: &Arc<Self>,
         head: &RequestHead,
-        (headers, content_type, body): (crate::broker::Headers, &str, bytes::Bytes),
+        (headers, content_type, body): (Headers, &str, Bytes),
         front: usize,
         acknowledgement: Acknowledgement,
     ) {
         let Some(topic) = responses_of(&head.source) else {
             return;
         };
-        let mut message = crate::broker::Publication::new(topic, body);
+        let mut message = Publication::new(topic, body);
         message.content_type = Some(content_type.into());
         message.headers = headers;
         let is_kept = acknowledgement.is_some();
@@ -310,12 +306,12 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         let id = head.message_id.clone();
-        let done = move |result: Result<(), crate::broker::PublishError>| {
+        let done = move |result: Result<(), PublishError>| {
             if result.is_ok() {
                 shared.counts.replies.add();
             }
             shared.seen.lock().finish(&id);
-            acknowledge(acknowledgement);
+            acknowledge_all(acknowledgement);
         };
         if is_kept {
             return outbox.send(message, Box::new(done)).await;

@@ -12,7 +12,6 @@ use crate::envelope::{JSON, Lifecycle, fresh_id, name, request_headers};
 use crate::life::LifeState;
 use crate::target::Target;
 
-use super::relay::acknowledge;
 use super::shared::{Shared, up};
 
 impl Shared {
@@ -87,9 +86,7 @@ impl Shared {
                 return false;
             }
             let mut reply = awaited.reply().await;
-            if let Some(it) = reply.take_acknowledgement() {
-                it.acknowledge();
-            }
+            reply.acknowledge();
             let version = reply
                 .delivery
                 .headers
@@ -102,7 +99,11 @@ impl Shared {
     }
 
     /// A lifecycle message of a target: a sign of life, and what it says of itself.
-    pub(super) async fn take_lifecycle(self: &Arc<Self>, target: &Arc<Target>, delivery: Delivery) {
+    pub(super) async fn take_lifecycle(
+        self: &Arc<Self>,
+        target: &Arc<Target>,
+        mut delivery: Delivery,
+    ) {
         let (source, kind) = match Lifecycle::read(&delivery.headers) {
             Ok(read) => read,
             Err(fault) => return self.drop_malformed(delivery, &fault),
@@ -132,7 +133,7 @@ impl Shared {
                 self.relay_lifecycle(target, kind, &delivery).await;
             }
         }
-        acknowledge(delivery);
+        delivery.acknowledge();
     }
 
     async fn learn(self: &Arc<Self>, target: &Target, delivery: &Delivery) {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use crate::broker::{Delivery, Persistence, Publication, Topic};
+use crate::broker::{Acknowledge, Broker, Delivery, Persistence, Publication, acknowledge_all};
 use crate::envelope::{EventHead, JSON, RequestHead, TEXT, fresh_id, name, reply_headers};
 use crate::expression::Pointer;
+use crate::hooks::Body;
 use crate::jobs::Verdict;
 use crate::pending::{Reply, Taken};
 use crate::refusal;
@@ -19,8 +19,15 @@ use crate::request::{Request, requests_of, responses_of};
 use crate::settings::OperationKind;
 use crate::target::Target;
 
-use super::events::Repeated;
+use super::repetitions::Repeated;
 use super::shared::{RelayedRequest, Shared};
+
+/// A message of a target, with what its headers say.
+struct Said<H> {
+    head: H,
+    body: Body,
+    delivery: Delivery,
+}
 
 impl Shared {
     /// A message on the proxy's own response topic: the reply of a target.
@@ -36,10 +43,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn drop_malformed(&self, delivery: Delivery, reason: &dyn std::fmt::Display) {
+    pub(super) fn drop_malformed(&self, mut delivery: Delivery, reason: &dyn std::fmt::Display) {
         self.counts.messages_malformed.add();
         tracing::warn!(service = %self.settings.name, topic = %delivery.topic, %reason, "message dropped");
-        acknowledge(delivery);
+        delivery.acknowledge();
     }
 
     /// An event of a target.
@@ -52,54 +59,63 @@ impl Shared {
             return self.drop_malformed(delivery, &"another sent it than its topic says");
         }
         target.life.lock().sign(Instant::now());
-        let known = self.events.lock().unless_known(&head.message_id, delivery);
-        let delivery = match known {
-            Ok(delivery) => delivery,
-            Err(Repeated(acknowledgement)) => {
-                self.counts.events_repeated.add();
-                acknowledgement.into_iter().for_each(|it| it.acknowledge());
-                return;
-            }
+        let Some(mut said) = self.unless_repeated(&head.message_id.clone(), head, delivery) else {
+            return;
         };
-        match self.whose(target, &delivery) {
-            Verdict::Ordinary => self.relay_event(delivery, None).await,
-            Verdict::Result(id) => self.relay_result(&id, target.name(), delivery).await,
+        match self.whose(target, &said.body) {
+            Verdict::Ordinary => self.relay_event(said, None).await,
+            Verdict::Result(id) => self.relay_result(&id, target.name(), said).await,
             Verdict::Early(id) => {
-                let from = SmolStr::new(target.name());
-                let kept = self.jobs.lock().keep_early(&id, from, delivery);
-                if let Err(delivery) = kept {
-                    self.relay_result(&id, target.name(), delivery).await;
+                if let Some(said) = self.keep_early(&id, target, said) {
+                    self.relay_result(&id, target.name(), said).await;
                 }
             }
             Verdict::Late => {
                 self.counts.results_late.add();
-                acknowledge(delivery);
+                said.delivery.acknowledge();
             }
         }
     }
 
-    /// Whose a message of a target is.
-    fn whose(&self, target: &Target, delivery: &Delivery) -> Verdict {
-        let is_job = |kind| kind == OperationKind::Job;
-        let mut operations = self
-            .settings
-            .operations
-            .values()
-            .filter(|it| is_job(it.kind))
-            .peekable();
-        if operations.peek().is_none() {
-            return Verdict::Ordinary;
+    /// A message that was not relayed already. A repetition is acknowledged with the first one.
+    fn unless_repeated<H>(&self, id: &str, head: H, delivery: Delivery) -> Option<Said<H>> {
+        let known = self.repetitions.lock().unless_known(id, delivery);
+        match known {
+            Ok(delivery) => Some(Said::new(head, delivery)),
+            Err(Repeated(acknowledgement)) => {
+                self.counts.messages_repeated.add();
+                acknowledge_all(acknowledgement);
+                None
+            }
         }
-        let body: Option<Value> = serde_json::from_slice(&delivery.body).ok();
+    }
+
+    /// Keeps a result until the acknowledgement of its job is known. Gives it back where it cannot be kept.
+    fn keep_early<H>(&self, id: &SmolStr, target: &Target, said: Said<H>) -> Option<Said<H>> {
+        let from = SmolStr::new(target.name());
+        let Said {
+            head,
+            body,
+            delivery,
+        } = said;
+        let kept = self.jobs.lock().keep_early(id, from, delivery);
+        let delivery = kept.err()?;
+        Some(Said {
+            head,
+            body,
+            delivery,
+        })
+    }
+
+    /// Whose a message of a target is.
+    fn whose(&self, target: &Target, body: &Body) -> Verdict {
         let mut has_keyless = false;
         let mut asked: Vec<&Pointer> = Vec::new();
         for (function, operation) in &self.settings.operations {
-            if !is_job(operation.kind) {
+            if operation.kind != OperationKind::Job {
                 continue;
             }
-            let by_hook = body
-                .as_ref()
-                .and_then(|body| self.hooks.result(function, body));
+            let by_hook = self.hooks.result(function, body);
             let key = match (by_hook, &operation.job_key) {
                 (Some(result), _) => result.key,
                 (None, None) => {
@@ -109,9 +125,7 @@ impl Shared {
                 (None, Some(pointer)) if asked.contains(&pointer) => None,
                 (None, Some(pointer)) => {
                     asked.push(pointer);
-                    body.as_ref()
-                        .and_then(|body| pointer.key(body))
-                        .map(Arc::from)
+                    pointer.key(body.json()).map(Arc::from)
                 }
             };
             let verdict = self.jobs.lock().whose(target.name(), key.as_deref());
@@ -126,21 +140,12 @@ impl Shared {
     }
 
     /// A result of a job that its sender has: the caller gets it, and the next one is waited for anew.
-    pub(super) async fn relay_result(
-        self: &Arc<Self>,
-        id: &SmolStr,
-        target: &str,
-        delivery: Delivery,
-    ) {
-        let Some((request, last)) = self.count_result(id, target, &delivery) else {
+    async fn relay_result(self: &Arc<Self>, id: &SmolStr, target: &str, mut said: Said<EventHead>) {
+        let Some((request, last)) = self.count_result(id, target, &said.body) else {
             self.counts.results_late.add();
-            return acknowledge(delivery);
+            return said.delivery.acknowledge();
         };
-        let request = last.then_some(request);
-        if request.is_some() {
-            self.counts.jobs_finished.add();
-        }
-        self.relay_event(delivery, request).await;
+        self.relay_event(said, last.then_some(request)).await;
     }
 
     /// A result of a job has come: the next one is waited for anew, or the job has ended. Gives its request, and
@@ -149,41 +154,45 @@ impl Shared {
         &self,
         id: &SmolStr,
         target: &str,
-        delivery: &Delivery,
+        body: &Body,
     ) -> Option<(Arc<Request>, bool)> {
         let request = Arc::clone(&self.jobs.lock().get(id)?.request);
         // Read, and hooks called, outside of the lock.
-        let last = self.is_last(&request, delivery);
+        let last = self.is_last(&request, body);
         let mut jobs = self.jobs.lock();
         jobs.get(id)
             .filter(|job| job.target.as_deref() == Some(target))?;
         jobs.renew(id, Instant::now() + self.result_timeout(&request));
         if last {
             jobs.end(id);
+            self.counts.jobs_finished.add();
         }
         Some((request, last))
     }
 
     /// Whether a result ends its job.
-    fn is_last(&self, request: &Request, delivery: &Delivery) -> bool {
-        let body: Value = serde_json::from_slice(&delivery.body).unwrap_or_default();
-        match self.hooks.result(&request.function, &body) {
+    fn is_last(&self, request: &Request, body: &Body) -> bool {
+        match self.hooks.result(&request.function, body) {
             Some(result) => result.last,
             None => request
                 .operation
                 .last_result
                 .as_ref()
-                .is_none_or(|it| it.holds(&body)),
+                .is_none_or(|it| it.holds(body.json())),
         }
     }
 
     /// Publishes an event of a target under the fronted name, at every broker where callers are. `ends`:
     /// the job that ends with it.
-    async fn relay_event(self: &Arc<Self>, mut delivery: Delivery, ends: Option<Arc<Request>>) {
-        let acknowledgement = delivery.acknowledgement.take();
-        let Some((topic, capability, event)) = self.fronted_event(&delivery) else {
+    async fn relay_event(self: &Arc<Self>, said: Said<EventHead>, ends: Option<Arc<Request>>) {
+        let Said {
+            head, mut delivery, ..
+        } = said;
+        let capability = self.fronted_capability(&head.capability);
+        let Some(topic) = self.settings.identity.event(&capability, &head.event) else {
             return self.drop_malformed(delivery, &"its capability or name is no level of a topic");
         };
+        let acknowledgement = delivery.acknowledgement.take();
         let mut headers = delivery.headers;
         headers.set(name::SOURCE, self.settings.identity.as_str());
         headers.set(name::CAPABILITY_NAME, capability);
@@ -196,48 +205,43 @@ impl Shared {
             expiry: None,
             mandatory: false,
         };
-        self.events.lock().begin(event.clone());
+        let id = head.message_id;
+        self.repetitions.lock().begin(id.clone());
         let left = Arc::new(AtomicUsize::new(self.fronts.len()));
-        let once = Arc::new(Mutex::new(Some((acknowledgement, ends, event))));
+        let once = Arc::new(Mutex::new(Some((acknowledgement, ends))));
         for front in &self.fronts {
             let (left, once, shared) = (Arc::clone(&left), Arc::clone(&once), Arc::clone(self));
+            let id = id.clone();
             let done = move |_: Result<(), _>| {
                 if left.fetch_sub(1, Ordering::AcqRel) == 1
-                    && let Some((acknowledgement, ends, event)) = once.lock().take()
+                    && let Some((acknowledgement, ends)) = once.lock().take()
                 {
-                    let repeated = shared.events.lock().end(event);
-                    let all = acknowledgement.into_iter().chain(repeated).collect();
-                    shared.event_relayed(all, ends);
+                    shared.counts.events_relayed.add();
+                    shared.relayed(id, acknowledgement, ends);
                 }
             };
             front.outbox.send(message.clone(), Box::new(done)).await;
         }
     }
 
-    fn event_relayed(
+    /// A message of a target is where it was to go.
+    fn relayed(
         self: &Arc<Self>,
-        acknowledgements: Vec<Box<dyn crate::broker::Acknowledge>>,
+        id: SmolStr,
+        acknowledgement: Option<Box<dyn Acknowledge>>,
         ends: Option<Arc<Request>>,
     ) {
-        self.counts.events_relayed.add();
-        if let Some(request) = ends {
-            let shared = Arc::clone(self);
-            // The result is acknowledged once the end is written down: given again it would be of no job.
-            self.tasks.spawn(async move {
-                shared.finish(&request).await;
-                acknowledgements.into_iter().for_each(|it| it.acknowledge());
-            });
-        } else {
-            acknowledgements.into_iter().for_each(|it| it.acknowledge());
-        }
-    }
-
-    /// Where an event of a target goes, the name of its capability there, and its id.
-    fn fronted_event(&self, delivery: &Delivery) -> Option<(Topic, SmolStr, SmolStr)> {
-        let head = EventHead::read(&delivery.headers).ok()?;
-        let capability = self.fronted_capability(&head.capability);
-        let topic = self.settings.identity.event(&capability, &head.event)?;
-        Some((topic, capability, head.message_id))
+        let repeated = self.repetitions.lock().end(id);
+        let all = acknowledgement.into_iter().chain(repeated);
+        let Some(request) = ends else {
+            return acknowledge_all(all);
+        };
+        let (shared, all) = (Arc::clone(self), all.collect::<Vec<_>>());
+        // The result is acknowledged once the end is written down: given again it would be of no job.
+        self.tasks.spawn(async move {
+            shared.finish(&request).await;
+            acknowledge_all(all);
+        });
     }
 
     /// The fronted name of a target's capability: those that do the fronted functions are the fronted one.
@@ -253,46 +257,46 @@ impl Shared {
         }
     }
 
-    /// A request on the proxy's own request topic: of a target that gives a result that way, or of anybody
-    /// who asks how the proxy is.
-    pub(super) async fn take_own_request(self: &Arc<Self>, delivery: Delivery) {
+    /// A request on the proxy's own request topic: of a target that gives a result that way. Anybody else has
+    /// no business there.
+    pub(super) async fn take_own_request(
+        self: &Arc<Self>,
+        broker: &Arc<dyn Broker>,
+        mut delivery: Delivery,
+    ) {
         let head = match RequestHead::read(&delivery.headers) {
             Ok(head) => head,
             Err(fault) => return self.drop_malformed(delivery, &fault),
         };
-        if head.destination != self.settings.caller.as_str() {
+        let sender = self.target_at(broker, &head.source);
+        let Some(target) = sender.filter(|_| head.destination == self.settings.caller.as_str())
+        else {
             self.counts.requests_misdirected.add();
-            return acknowledge(delivery);
-        }
-        let sender = self
-            .targets()
-            .into_iter()
-            .find(|it| it.settings.destination.as_str() == head.source);
-        let Some(target) = sender else {
-            self.counts.requests_misdirected.add();
-            return acknowledge(delivery);
+            return delivery.acknowledge();
         };
         target.life.lock().sign(Instant::now());
-        match self.whose(&target, &delivery) {
-            Verdict::Result(id) => self.relay_request(&id, &target, head, delivery).await,
+        let Some(said) = self.unless_repeated(&head.message_id.clone(), head, delivery) else {
+            return;
+        };
+        match self.whose(&target, &said.body) {
+            Verdict::Result(id) => self.relay_request(&id, &target, said).await,
             Verdict::Early(id) => {
-                let from = SmolStr::new(target.name());
-                let kept = self.jobs.lock().keep_early(&id, from, delivery);
-                if let Err(delivery) = kept {
-                    self.relay_request(&id, &target, head, delivery).await;
+                if let Some(said) = self.keep_early(&id, &target, said) {
+                    self.relay_request(&id, &target, said).await;
                 }
             }
-            Verdict::Ordinary | Verdict::Late => self.refuse_result(&target, &head, delivery).await,
+            Verdict::Ordinary | Verdict::Late => self.refuse_result(&target, said).await,
         }
     }
 
     /// A target's request that is no result of a job that it has.
-    async fn refuse_result(&self, target: &Target, head: &RequestHead, delivery: Delivery) {
+    async fn refuse_result(&self, target: &Target, mut said: Said<RequestHead>) {
         self.counts.results_late.add();
-        let text = refusal::unavailable(&head.operation_id, "No open job of yours has that key.");
-        self.reply_to_target(target, head, TEXT, text.into(), true)
+        let operation = &said.head.operation_id;
+        let text = refusal::unavailable(operation, "No open job of yours has that key.");
+        self.reply_to_target(target, &said.head, TEXT, text.into(), true)
             .await;
-        acknowledge(delivery);
+        said.delivery.acknowledge();
     }
 
     /// A result that came before its job's acknowledgement was known, as an event or as a request.
@@ -300,18 +304,23 @@ impl Shared {
         self: &Arc<Self>,
         id: &SmolStr,
         from: &str,
-        delivery: Delivery,
+        mut delivery: Delivery,
     ) {
+        // Both were read before they waited.
         if delivery.topic != self.settings.caller.requests() {
-            return self.relay_result(id, from, delivery).await;
-        }
-        let (target, head) = (self.target(from), RequestHead::read(&delivery.headers));
-        if let (Some(target), Ok(head)) = (target, head) {
-            return self.relay_request(id, &target, head, delivery).await;
+            if let Ok(head) = EventHead::read(&delivery.headers) {
+                return self.relay_result(id, from, Said::new(head, delivery)).await;
+            }
+        } else if let (Some(target), Ok(head)) =
+            (self.target(from), RequestHead::read(&delivery.headers))
+        {
+            return self
+                .relay_request(id, &target, Said::new(head, delivery))
+                .await;
         }
         // The target was removed meanwhile: nobody waits for an answer.
         self.counts.results_late.add();
-        acknowledge(delivery);
+        delivery.acknowledge();
     }
 
     /// Hands a target's request on to the caller of its job.
@@ -319,18 +328,19 @@ impl Shared {
         self: &Arc<Self>,
         id: &SmolStr,
         target: &Arc<Target>,
-        head: RequestHead,
-        mut delivery: Delivery,
+        said: Said<RequestHead>,
     ) {
-        let Some((request, last)) = self.count_result(id, target.name(), &delivery) else {
-            return self.refuse_result(target, &head, delivery).await;
+        let Some((request, last)) = self.count_result(id, target.name(), &said.body) else {
+            return self.refuse_result(target, said).await;
+        };
+        let Said {
+            head, mut delivery, ..
+        } = said;
+        let Some(topic) = requests_of(&request.head.source) else {
+            return delivery.acknowledge();
         };
         let acknowledgement = delivery.acknowledgement.take();
-        let Some(topic) = requests_of(&request.head.source) else {
-            acknowledgement.into_iter().for_each(|it| it.acknowledge());
-            return;
-        };
-        let request_id = fresh_id();
+        let (request_id, message_id) = (fresh_id(), head.message_id.clone());
         let mut headers = delivery.headers;
         headers.set(name::MESSAGE_ID, fresh_id());
         headers.set(name::CAMPAIGN_ID, request.head.campaign_id.clone());
@@ -345,23 +355,22 @@ impl Shared {
         let mut message = Publication::new(topic, delivery.body);
         message.content_type = delivery.content_type;
         message.headers = headers;
+        self.repetitions.lock().begin(message_id.clone());
         let shared = Arc::clone(self);
-        let ends = last.then(|| Arc::clone(&request));
-        if last {
-            self.counts.jobs_finished.add();
-        }
+        let front = request.front;
+        let ends = last.then_some(request);
         let done = move |_: Result<(), _>| {
             shared.counts.requests_relayed.add();
-            shared.event_relayed(acknowledgement.into_iter().collect(), ends);
+            shared.relayed(message_id, acknowledgement, ends);
         };
-        self.fronts[request.front]
+        self.fronts[front]
             .outbox
             .send(message, Box::new(done))
             .await;
     }
 
     /// A message on the fronted identity's response topic: a caller's reply to a target's request.
-    pub(super) async fn take_callers_reply(self: &Arc<Self>, delivery: Delivery) {
+    pub(super) async fn take_callers_reply(self: &Arc<Self>, mut delivery: Delivery) {
         let head = match RequestHead::read(&delivery.headers) {
             Ok(head) => head,
             Err(fault) => return self.drop_malformed(delivery, &fault),
@@ -369,7 +378,7 @@ impl Shared {
         let relayed = self.relayed.lock().take(&head.request_id);
         let Some(relayed) = relayed else {
             self.counts.replies_late.add();
-            return acknowledge(delivery);
+            return delivery.acknowledge();
         };
         let content_type = delivery.content_type.clone().unwrap_or_else(|| JSON.into());
         let body = delivery.body.clone();
@@ -381,7 +390,7 @@ impl Shared {
             head.has_error,
         )
         .await;
-        acknowledge(delivery);
+        delivery.acknowledge();
     }
 
     async fn reply_to_target(
@@ -404,9 +413,12 @@ impl Shared {
     }
 }
 
-/// The broker need not give it again.
-pub(super) fn acknowledge(delivery: Delivery) {
-    if let Some(it) = delivery.acknowledgement {
-        it.acknowledge();
+impl<H> Said<H> {
+    fn new(head: H, delivery: Delivery) -> Self {
+        Said {
+            head,
+            body: Body::new(delivery.body.clone()),
+            delivery,
+        }
     }
 }

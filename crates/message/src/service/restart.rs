@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay_engine::endpoint::Placed;
 use mainstay_engine::{Attempt, Failure, Marks, Operation, Outcome, Route};
 use smol_str::SmolStr;
 
 use crate::envelope::RequestHead;
-use crate::pending::Awaited;
+use crate::pending::{Awaited, Reply};
 use crate::refusal;
 use crate::request::Request;
 use crate::store::{Change, Found, Record, Stage, StoredMessage, Unfinished};
 use crate::target::Target;
 
+use super::attempt::{Driven, Judged};
 use super::intake::InFirstPhase;
-use super::shared::Shared;
+use super::shared::{Shared, up};
 
 /// A request that an earlier run left open. It is in the tables already.
 pub(super) struct Open {
@@ -160,11 +162,16 @@ impl Shared {
     ) {
         if let (Some(target), Some((mut awaited, operation))) = (target, awaited) {
             let limit = self.ack_timeout(request);
-            super::shared::up(&target.broker).await;
-            if let Ok(reply) = tokio::time::timeout(limit, awaited.reply()).await {
-                return self
-                    .answer_started(request, &target, reply, operation)
-                    .await;
+            up(&target.broker).await;
+            if let Ok(mut reply) = tokio::time::timeout(limit, awaited.reply()).await {
+                match self.judge(request, &reply) {
+                    Some(Judged::NotAcknowledged) => reply.acknowledge(),
+                    Some(Judged::Refused(_)) | None => {
+                        return self
+                            .answer_started(request, &target, reply, operation)
+                            .await;
+                    }
+                }
             }
         }
         let reason = "the proxy was restarted while it ran";
@@ -176,7 +183,7 @@ impl Shared {
         self: &Arc<Self>,
         request: &Arc<Request>,
         target: &Arc<Target>,
-        reply: crate::pending::Reply,
+        reply: Reply,
         operation: Arc<str>,
     ) {
         let is_good = !reply.head.has_error;
@@ -187,7 +194,7 @@ impl Shared {
                 let id = reply.head.request_id.clone();
                 jobs.driving(&request.id, target.name(), &id);
             }
-            let driven = super::serve::Driven {
+            let driven = Driven {
                 reply,
                 target: Arc::clone(target.name()),
                 operation,
@@ -234,9 +241,7 @@ impl Shared {
     /// at once, and gets fewer new requests only when one of its jobs ends.
     async fn slot_on(&self, request: &Request, target: &Arc<Target>) -> Option<Arc<Marks>> {
         let operation = Operation::new(Arc::clone(&request.function), request.operation.safety);
-        let only = |placed: &mainstay_engine::endpoint::Placed<Arc<Target>>| {
-            Arc::ptr_eq(&placed.member, target)
-        };
+        let only = |placed: &Placed<Arc<Target>>| Arc::ptr_eq(&placed.member, target);
         let route = Route {
             filter: Some(&only),
             tracks: true,

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::events::RelayedEvents;
+use super::repetitions::Repetitions;
 use super::schema::Schema;
 use super::status::FailedJob;
 use crate::broker::{Broker, Link};
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub jobs_changed: Notify,
     pub seen: Mutex<Seen>,
     pub relayed: Mutex<Relayed>,
-    pub events: Mutex<RelayedEvents>,
+    pub repetitions: Mutex<Repetitions>,
     /// The last jobs that could not be finished, the oldest first.
     pub failed: Mutex<VecDeque<FailedJob>>,
     /// Who has announced himself and is being asked whether he answers.
@@ -174,6 +174,22 @@ impl Shared {
         snapshot
             .endpoint(name)
             .map(|placed| Arc::clone(&placed.member))
+    }
+
+    /// The target that is that service at that broker.
+    pub(super) fn target_at(&self, broker: &Arc<dyn Broker>, source: &str) -> Option<Arc<Target>> {
+        let snapshot = self.source.snapshot();
+        let mut members = snapshot.endpoints.iter().map(|placed| &placed.member);
+        let found = members.find(|it| {
+            Arc::ptr_eq(&it.broker, broker) && it.settings.destination.as_str() == source
+        });
+        found.cloned()
+    }
+
+    /// The broker of that name, or the first one.
+    pub(super) fn broker(&self, name: Option<&Arc<str>>) -> Option<(&Arc<str>, &Arc<dyn Broker>)> {
+        let name = name.or(self.settings.brokers.first())?;
+        self.brokers.get_key_value(name)
     }
 
     /// How long an operation's acknowledgement is waited for.

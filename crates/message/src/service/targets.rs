@@ -14,7 +14,6 @@ use crate::identity::{Identity, queue_name};
 use crate::settings::{Discovery, TargetSettings};
 use crate::target::Target;
 
-use super::relay::acknowledge;
 use super::shared::Shared;
 use super::{BACKLOG_MAX, Service};
 
@@ -136,16 +135,12 @@ impl Shared {
         settings: TargetSettings,
         discovered: bool,
     ) -> Result<Arc<Target>, TargetError> {
-        let name = Arc::clone(&settings.name);
         let broker = self.broker_of(&settings)?;
-        for known in self.targets() {
-            let same_broker = Arc::ptr_eq(&known.broker, &broker);
-            if same_broker && known.settings.destination == settings.destination {
-                return Err(TargetError::SameDestination {
-                    destination: settings.destination,
-                    known: Arc::clone(known.name()),
-                });
-            }
+        if let Some(known) = self.target_at(&broker, settings.destination.as_str()) {
+            return Err(TargetError::SameDestination {
+                destination: settings.destination,
+                known: Arc::clone(known.name()),
+            });
         }
         let is_front = self
             .fronts
@@ -158,38 +153,31 @@ impl Shared {
                 destination: settings.destination,
             });
         }
-        let spec = EndpointSpec::new(EndpointId::from(&*name), ())
-            .weight(settings.weight)
-            .policy(Arc::clone(&settings.policy));
         let rank = self.rank(&settings);
-        let target = Target::new(settings, rank, broker, self.tasks.child());
-        let target = Arc::new(match discovered {
-            true => target.discovered(),
-            false => target,
-        });
-        self.source.add_endpoint(EndpointSpec {
-            id: spec.id,
-            member: Arc::clone(&target),
-            role: spec.role,
-            weight: spec.weight,
-            policy: spec.policy,
-        })?;
+        let mut target = Target::new(settings, rank, broker, self.tasks.child());
+        target.discovered = discovered;
+        let target = Arc::new(target);
+        let spec = EndpointSpec::new(EndpointId::from(&**target.name()), Arc::clone(&target))
+            .weight(target.settings.weight)
+            .policy(Arc::clone(&target.settings.policy));
+        self.source.add_endpoint(spec)?;
         Ok(target)
     }
 
     fn broker_of(&self, settings: &TargetSettings) -> Result<Arc<dyn Broker>, TargetError> {
-        let name = settings.broker.as_ref().or(self.settings.brokers.first());
-        let broker = name.and_then(|name| self.brokers.get(name));
-        broker.cloned().ok_or_else(|| TargetError::UnknownBroker {
-            target: Arc::clone(&settings.name),
-            broker: name.cloned().unwrap_or_default(),
-            known: self
-                .brokers
-                .keys()
-                .map(|it| &**it)
-                .collect::<Vec<_>>()
-                .join(", "),
-        })
+        let found = self.broker(settings.broker.as_ref());
+        found
+            .map(|(_, broker)| Arc::clone(broker))
+            .ok_or_else(|| TargetError::UnknownBroker {
+                target: Arc::clone(&settings.name),
+                broker: settings.broker.clone().unwrap_or_default(),
+                known: self
+                    .brokers
+                    .keys()
+                    .map(|it| &**it)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })
     }
 
     /// Hears a target's events and what it says of its life, and checks it.
@@ -237,9 +225,8 @@ impl Shared {
     /// Whether lifecycle messages of everybody are heard at a broker.
     fn discovers_at(&self, broker: &Arc<dyn Broker>) -> bool {
         self.settings.discover.iter().any(|it| {
-            let name = it.broker.as_ref().or(self.settings.brokers.first());
-            let at = name.and_then(|name| self.brokers.get(name));
-            at.is_some_and(|at| Arc::ptr_eq(at, broker))
+            let at = self.broker(it.broker.as_ref());
+            at.is_some_and(|(_, at)| Arc::ptr_eq(at, broker))
         })
     }
 
@@ -257,26 +244,28 @@ impl Shared {
                 queue: Queue::Transient,
                 backlog_max: BACKLOG_MAX,
             });
-            let (it, name) = (Arc::clone(self), Arc::clone(name));
+            let it = Arc::clone(self);
+            let (name, broker) = (Arc::clone(name), Arc::clone(broker));
             self.tasks.spawn(async move {
                 while let Some(delivery) = all.deliveries.next().await {
-                    it.take_anybodys_lifecycle(&name, delivery).await;
+                    it.take_anybodys_lifecycle(&name, &broker, delivery).await;
                 }
             });
         }
     }
 
     /// A lifecycle message of a target, or of somebody who may become one.
-    async fn take_anybodys_lifecycle(self: &Arc<Self>, broker: &Arc<str>, delivery: Delivery) {
+    async fn take_anybodys_lifecycle(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        broker: &Arc<dyn Broker>,
+        mut delivery: Delivery,
+    ) {
         let (source, kind) = match Lifecycle::read(&delivery.headers) {
             Ok(read) => read,
             Err(fault) => return self.drop_malformed(delivery, &fault),
         };
-        let known = self
-            .targets()
-            .into_iter()
-            .find(|it| it.settings.destination.as_str() == source);
-        if let Some(target) = known {
+        if let Some(target) = self.target_at(broker, &source) {
             if kind == Lifecycle::Shutdown && target.discovered {
                 // Its jobs may still end; nothing new goes there until it announces itself again.
                 let _ = self.source.drain_endpoint(target.name());
@@ -286,9 +275,9 @@ impl Shared {
             return self.take_lifecycle(&target, delivery).await;
         }
         if matches!(kind, Lifecycle::Startup | Lifecycle::Polling) {
-            self.consider(broker, &source, &delivery).await;
+            self.consider(name, &source, &delivery).await;
         }
-        acknowledge(delivery);
+        delivery.acknowledge();
     }
 
     /// Takes somebody who announces himself as a target, if a pattern fits, his schema has every operation
@@ -299,8 +288,8 @@ impl Shared {
         };
         let own = identity == self.settings.identity || identity == self.settings.caller;
         let fitting = self.settings.discover.iter().find(|it| {
-            let at = it.broker.as_ref().or(self.settings.brokers.first());
-            at == Some(broker) && fits(&it.pattern, source)
+            let at = self.broker(it.broker.as_ref());
+            at.is_some_and(|(at, _)| at == broker) && fits(&it.pattern, source)
         });
         let (Some(discovery), false) = (fitting, own) else {
             return;
@@ -333,10 +322,7 @@ impl Shared {
             .discover
             .iter()
             .find(|it| fits(&it.pattern, name))?;
-        let broker = discovery
-            .broker
-            .as_ref()
-            .or(self.settings.brokers.first())?;
+        let (broker, _) = self.broker(discovery.broker.as_ref())?;
         let capability = &self.settings.capability_name;
         let map = self.functions().into_iter().map(|function| {
             let operation = Arc::from(format!("{capability}.{function}"));
@@ -392,8 +378,8 @@ impl Shared {
         let Ok(broker) = self.broker_of(&settings) else {
             return;
         };
-        let rank = self.rank(&settings);
-        let asked = Target::new(settings.clone(), rank, broker, self.tasks.child());
+        // It has no place in the order yet.
+        let asked = Target::new(settings.clone(), u32::MAX, broker, self.tasks.child());
         if !self.answers(&asked).await {
             tracing::info!(service = %self.settings.name, target = %settings.name, "not taken: it does not answer");
             return;
@@ -401,7 +387,7 @@ impl Shared {
         match self.add(settings, true) {
             Ok(target) => {
                 self.listen_to(&target);
-                self.take_said(rank, said, None).await;
+                self.take_said(target.rank, said, None).await;
             }
             Err(error) => tracing::warn!(service = %self.settings.name, %error, "not taken"),
         }

@@ -38,11 +38,14 @@ impl Shared {
 
     /// No result came in time.
     async fn overdue(self: &Arc<Self>, id: SmolStr) {
-        let job = self
-            .jobs
-            .lock()
-            .get(&id)
-            .map(|job| (Arc::clone(&job.request), job.target.clone()));
+        let job = {
+            let mut jobs = self.jobs.lock();
+            if !jobs.is_overdue(&id, Instant::now()) {
+                return;
+            }
+            jobs.get(&id)
+                .map(|job| (Arc::clone(&job.request), job.target.clone()))
+        };
         let Some((request, Some(target))) = job else {
             return;
         };

@@ -316,7 +316,7 @@ async fn an_event_that_the_broker_gives_again_is_relayed_once() {
     ids.dedup();
     let unique: std::collections::HashSet<_> = ids.iter().cloned().collect();
     assert_eq!(unique.len(), 3, "each under one id: {ids:?}");
-    assert!(world.count("events_repeated") >= 1);
+    assert!(world.count("messages_repeated") >= 1);
     assert_eq!(world.count("jobs_finished"), 1);
     assert_eq!(world.hub.unacknowledged(), 0);
 }

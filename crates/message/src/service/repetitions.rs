@@ -1,4 +1,4 @@
-//! Events that were relayed, so that one which its broker gives once more is not relayed twice.
+//! Messages of targets that were relayed, so that one which its broker gives once more is not relayed twice.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,13 +6,13 @@ use smol_str::SmolStr;
 
 use crate::broker::{Acknowledge, Delivery};
 
-/// Events that are remembered after they have been relayed; the oldest are forgotten first. More than any broker
+/// Messages that are remembered after they have been relayed; the oldest are forgotten first. More than any broker
 /// gives again at once: it gives what was unacknowledged.
 const DONE_MAX: usize = 20_000;
 
-/// Events by their message id.
+/// Relayed messages by their message id.
 #[derive(Default)]
-pub(crate) struct RelayedEvents {
+pub(crate) struct Repetitions {
     known: HashMap<SmolStr, Known>,
     done: VecDeque<SmolStr>,
 }
@@ -23,8 +23,11 @@ enum Known {
     Done,
 }
 
-impl RelayedEvents {
-    /// Gives an event back that was not seen before. A repetition is acknowledged with the first one.
+/// A message that was seen before, with the acknowledgement that may be made at once.
+pub(crate) struct Repeated(pub Option<Box<dyn Acknowledge>>);
+
+impl Repetitions {
+    /// Gives a message back that was not seen before. A repetition is acknowledged with the first one.
     pub(crate) fn unless_known(
         &mut self,
         id: &str,
@@ -43,7 +46,7 @@ impl RelayedEvents {
         }
     }
 
-    /// An event is being relayed.
+    /// A message is being relayed.
     pub(crate) fn begin(&mut self, id: SmolStr) {
         self.known.insert(id, Known::Under(Vec::new()));
     }
@@ -63,6 +66,3 @@ impl RelayedEvents {
         held
     }
 }
-
-/// An event that was seen before, with the acknowledgement that may be made at once.
-pub(crate) struct Repeated(pub Option<Box<dyn Acknowledge>>);
