@@ -40,6 +40,24 @@ pub(crate) enum Does {
     EarlyRequests { results: u32 },
 }
 
+/// Between two results, where nothing else is said.
+pub(crate) const STEP: Duration = Duration::from_secs(1);
+
+impl Does {
+    /// A job of so many results.
+    pub(crate) fn gives(results: u32) -> Self {
+        Does::Job {
+            results,
+            step: STEP,
+        }
+    }
+
+    /// A job that stops after so many results.
+    pub(crate) fn stalls(after: u32) -> Self {
+        Does::Stalls { after, step: STEP }
+    }
+}
+
 /// A worker: one request after the other, or all at once.
 pub(crate) struct Worker {
     pub(crate) identity: Identity,
@@ -120,14 +138,19 @@ impl Worker {
         self.connection.kill();
     }
 
-    /// Says that it has started.
+    /// Says that it is there and fine.
     pub(crate) async fn announce(&self, kind: Lifecycle) {
+        self.announce_as(kind, "fine").await;
+    }
+
+    /// Says that it is there, and how it is.
+    pub(crate) async fn announce_as(&self, kind: Lifecycle, status: &str) {
         let schema = json!({
             "asyncapi": "2.6.0",
             "info": {"title": self.identity.as_str()},
             "capabilities": {"intersect_sdk": {}, "Work": {"endpoints": {"run": {}, "job": {}}}},
         });
-        let body = json!({"schema": schema, "status": {"Work": "fine"}}).to_string();
+        let body = json!({"schema": schema, "status": {"Work": status}}).to_string();
         let mut message = Publication::new(self.identity.lifecycle(), body);
         message.content_type = Some(JSON.into());
         message.headers = envelope::lifecycle_headers(&self.identity, kind, VERSION);
@@ -188,16 +211,9 @@ impl Work {
 
     /// Gives a result as a request.
     async fn report(&self, index: u32, total: u32) {
-        let topic = self.head.source.replace('.', "/");
         let status = if index == total { "done" } else { "running" };
         let body = json!({"id": self.body["id"], "index": index, "status": status});
-        let message_topic = Topic::parse(&format!("{topic}/request")).unwrap();
-        let mut message = Publication::new(message_topic, body.to_string());
-        message.content_type = Some(JSON.into());
-        let (to, request_id) = (self.head.source.as_str(), fresh_id());
-        message.headers =
-            envelope::request_headers(&self.identity, to, "Work.result", &request_id, VERSION);
-        self.connection.publish(message).await.unwrap();
+        request(&self.connection, &self.identity, &self.head.source, &body).await;
     }
 
     async fn results(&self, count: u32, total: u32, step: Duration, name: &str) {
@@ -228,6 +244,20 @@ pub(crate) async fn event(connection: &Arc<Connection>, identity: &Identity, bod
     message.content_type = Some(JSON.into());
     message.headers = event_headers(identity, "Work", "result", VERSION);
     let _ = connection.publish(message).await;
+}
+
+/// Publishes a result of a worker as a request to whom the job came from.
+pub(crate) async fn request(
+    connection: &Arc<Connection>,
+    identity: &Identity,
+    to: &str,
+    body: &Value,
+) {
+    let topic = Topic::parse(&format!("{}/request", to.replace('.', "/"))).unwrap();
+    let mut message = Publication::new(topic, body.to_string());
+    message.content_type = Some(JSON.into());
+    message.headers = envelope::request_headers(identity, to, "Work.result", &fresh_id(), VERSION);
+    connection.publish(message).await.unwrap();
 }
 
 /// A client: sends requests and hears replies and events.

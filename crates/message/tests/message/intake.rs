@@ -289,6 +289,43 @@ async fn a_worker_that_announces_itself_is_taken_if_it_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_worker_that_announced_itself_says_counts_until_it_is_removed() {
+    let mut settings = settings();
+    settings.capability_name = "Work".into();
+    settings.operations.clear();
+    settings.targets = vec![target("worker-z", "standby")];
+    settings.targets[0].operation_map = [("run".into(), "Work.run".into())].into();
+    settings.discover = vec![mainstay_message::Discovery {
+        pattern: "org.fac.sys.-.worker-*".into(),
+        group: "primary".into(),
+        weight: 1.0,
+        broker: None,
+        max_in_flight: None,
+        policy: crate::world::policy(1, mainstay_message::Spread::ActiveStandby, None),
+    }];
+    let world = World::of(settings, Does::Echo, Does::Nothing).await;
+    world.a.announce(Lifecycle::Startup).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.a.announce_as(Lifecycle::Polling, "slow").await;
+    let told = |world: &World| {
+        let published = world.hub.published("org/fac/sys/-/compute/lifecycle");
+        let last: serde_json::Value =
+            serde_json::from_slice(&published.last().unwrap().body).unwrap();
+        last["status"]["Work"].clone()
+    };
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(told(&world), json!("slow"), "its later word counts");
+    world
+        .service
+        .remove_target("org.fac.sys.-.worker-a")
+        .unwrap();
+    let z = Worker::start(&world.hub, "worker-z", Does::Echo);
+    z.announce_as(Lifecycle::Startup, "fresh").await;
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(told(&world), json!("fresh"), "another one is heard now");
+}
+
+#[tokio::test(start_paused = true)]
 async fn targets_come_and_go_while_it_runs() {
     let world = World::new(Does::Echo, Does::Echo).await;
     let c = Worker::start(&world.hub, "worker-c", Does::Echo);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use mainstay_message::envelope::{JSON, RequestHead, reply_headers};
+use mainstay_message::{Broker, Topic};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::actors::{Does, event};
+use crate::actors::{Does, STEP, VERSION, event, request};
 use crate::world::{World, policy, settings};
-
-const STEP: Duration = Duration::from_secs(1);
 
 async fn results(world: &World, count: usize) -> Vec<(String, u64)> {
     let mut results = Vec::new();
@@ -30,14 +30,7 @@ fn all_of(worker: &str, count: u64) -> Vec<(String, u64)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_is_acknowledged_and_its_results_relayed_in_order() {
-    let world = World::new(
-        Does::Job {
-            results: 200,
-            step: STEP,
-        },
-        Does::Echo,
-    )
-    .await;
+    let world = World::new(Does::gives(200), Does::Echo).await;
     let reply = world.call("job", json!({"id": 7})).await;
     assert_eq!(reply.json(), json!({"accepted": true}));
     assert_eq!(world.service.status().jobs_open, 1);
@@ -68,17 +61,7 @@ async fn results_before_the_acknowledgement_do_not_hold_it_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_stalls_is_driven_again_and_its_old_target_is_not_heard_any_more() {
-    let world = World::new(
-        Does::Stalls {
-            after: 100,
-            step: STEP,
-        },
-        Does::Job {
-            results: 200,
-            step: STEP,
-        },
-    )
-    .await;
+    let world = World::new(Does::stalls(100), Does::gives(200)).await;
     world.call("job", json!({"id": "j"})).await;
     assert_eq!(results(&world, 100).await, all_of("worker-a", 100));
     let stalled = Instant::now();
@@ -109,14 +92,7 @@ async fn a_job_that_stalls_is_driven_again_and_its_old_target_is_not_heard_any_m
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_nobody_finishes_ends_in_an_event() {
-    let world = World::new(
-        Does::Stalls {
-            after: 1,
-            step: STEP,
-        },
-        Does::Nothing,
-    )
-    .await;
+    let world = World::new(Does::stalls(1), Does::Nothing).await;
     world.call("job", json!({"id": "j"})).await;
     assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
     let failed = world.client.event().await;
@@ -137,14 +113,7 @@ async fn a_job_that_nobody_finishes_ends_in_an_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_must_not_run_twice_is_not_driven_again() {
-    let world = World::new(
-        Does::Stalls {
-            after: 0,
-            step: STEP,
-        },
-        Does::Echo,
-    )
-    .await;
+    let world = World::new(Does::stalls(0), Does::Echo).await;
     world.call("job_write", json!({"id": "j"})).await;
     let failed = world.client.event().await.json();
     assert_eq!(failed["outcome_unknown"], json!(true));
@@ -188,14 +157,7 @@ async fn results_as_requests_that_come_before_the_acknowledgement_wait_for_it() 
 
 #[tokio::test(start_paused = true)]
 async fn many_jobs_at_once_keep_their_results_apart() {
-    let world = World::new(
-        Does::Job {
-            results: 3,
-            step: STEP,
-        },
-        Does::Echo,
-    )
-    .await;
+    let world = World::new(Does::gives(3), Does::Echo).await;
     for id in 0..300 {
         world.send("job", json!({"id": id})).await;
     }
@@ -233,17 +195,7 @@ async fn an_event_of_no_job_is_relayed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_jobs_of_a_target_that_is_removed_go_to_the_next_one() {
-    let world = World::new(
-        Does::Stalls {
-            after: 1,
-            step: STEP,
-        },
-        Does::Job {
-            results: 2,
-            step: STEP,
-        },
-    )
-    .await;
+    let world = World::new(Does::stalls(1), Does::gives(2)).await;
     world.call("job", json!({"id": "j"})).await;
     assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
     world.service.remove_target("worker-a").unwrap();
@@ -262,10 +214,7 @@ async fn a_job_waits_for_room_on_the_next_target_rather_than_fail() {
     }
     let world = World::of(
         settings,
-        Does::Stalls {
-            after: 0,
-            step: STEP,
-        },
+        Does::stalls(0),
         Does::Job {
             results: 3,
             step: Duration::from_secs(18),
@@ -289,14 +238,7 @@ async fn a_job_waits_for_room_on_the_next_target_rather_than_fail() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_the_broker_gives_again_is_relayed_once() {
-    let world = World::new(
-        Does::Job {
-            results: 3,
-            step: STEP,
-        },
-        Does::Echo,
-    )
-    .await;
+    let world = World::new(Does::gives(3), Does::Echo).await;
     world.call("job", json!({"id": "j"})).await;
     assert_eq!(results(&world, 1).await, all_of("worker-a", 1));
     // Confirmations are lost: the results stay unacknowledged and unconfirmed, and the broker gives them again.
@@ -318,5 +260,68 @@ async fn an_event_that_the_broker_gives_again_is_relayed_once() {
     assert_eq!(unique.len(), 3, "each under one id: {ids:?}");
     assert!(world.count("messages_repeated") >= 1);
     assert_eq!(world.count("jobs_finished"), 1);
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_waits_for_its_acknowledgement_and_comes_again_is_relayed_once() {
+    let world = World::new(Does::Nothing, Does::Echo).await;
+    world.send("job", json!({"id": "j"})).await;
+    tokio::time::sleep(STEP).await;
+    let result = |index: u32, status: &str| json!({"id": "j", "index": index, "status": status, "worker": "worker-a"});
+    let first = result(1, "running");
+    event(&world.a.connection, &world.a.identity, &first).await;
+    tokio::time::sleep(STEP).await;
+    assert_eq!(world.hub.unacknowledged(), 1, "it waits");
+    world.connection.cut();
+    world.connection.mend();
+    tokio::time::sleep(STEP).await;
+    accept(&world).await;
+    let last = result(2, "done");
+    event(&world.a.connection, &world.a.identity, &last).await;
+    assert_eq!(results(&world, 2).await, all_of("worker-a", 2));
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.count("events_relayed"), 2);
+    assert_eq!(world.hub.unacknowledged(), 0);
+}
+
+/// Accepts the one job that was forwarded to the first worker, in its place.
+async fn accept(world: &World) {
+    let forwarded = world.hub.published("org/fac/sys/-/worker-a/request");
+    let is_job =
+        |it: &&mainstay_message::Publication| it.headers.get("operation_id") == Some("Work.job");
+    let call = forwarded.iter().find(is_job).unwrap();
+    let head = RequestHead::read(&call.headers).unwrap();
+    let topic = Topic::parse(&format!("{}/response", head.source.replace('.', "/"))).unwrap();
+    let mut reply = mainstay_message::Publication::new(topic, r#"{"accepted":true}"#);
+    reply.content_type = Some(JSON.into());
+    reply.headers = reply_headers(&head, VERSION, false);
+    world.a.connection.publish(reply).await.unwrap();
+    assert!(!world.client.reply().await.has_error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_target_that_the_broker_gives_again_is_relayed_once() {
+    let world = World::new(Does::stalls(0), Does::Echo).await;
+    world.call("job", json!({"id": "j"})).await;
+    tokio::time::sleep(STEP).await;
+    world.connection.lose_confirmations(true);
+    let body = json!({"id": "j", "index": 1, "status": "running"});
+    let proxy = "org.fac.sys.-.compute-proxy";
+    request(&world.a.connection, &world.a.identity, proxy, &body).await;
+    tokio::time::sleep(STEP).await;
+    world.connection.cut();
+    world.connection.lose_confirmations(false);
+    world.connection.mend();
+    tokio::time::sleep(STEP * 10).await;
+    let relayed = world.hub.published(world.client.requests().as_str());
+    let ids: std::collections::HashSet<_> = relayed
+        .iter()
+        .map(|it| it.headers.get("message_id").unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 1, "each time under one id");
+    assert_eq!(world.count("messages_repeated"), 1);
+    assert_eq!(world.count("requests_relayed"), 1);
+    assert_eq!(world.count("events_relayed"), 0);
     assert_eq!(world.hub.unacknowledged(), 0);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod actors;
+mod hooks;
 mod hub;
 mod intake;
 mod jobs;

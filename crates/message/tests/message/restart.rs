@@ -4,21 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::actors::Does;
-use crate::world::World;
-
-const STEP: Duration = Duration::from_secs(1);
+use crate::actors::{Does, STEP};
+use crate::world::{World, settings};
 
 #[tokio::test(start_paused = true)]
 async fn open_jobs_end_by_their_results_after_a_restart() {
-    let mut world = World::new(
-        Does::Job {
-            results: 20,
-            step: STEP,
-        },
-        Does::Echo,
-    )
-    .await;
+    let mut world = World::new(Does::gives(20), Does::Echo).await;
     for id in 0..50 {
         world.send("job", json!({"id": id})).await;
     }
@@ -27,10 +18,7 @@ async fn open_jobs_end_by_their_results_after_a_restart() {
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.restart().await;
-    assert_eq!(
-        world.service.status().jobs_open + world.service.jobs(100).len(),
-        50 + world.service.status().jobs_open
-    );
+    assert_eq!(world.service.jobs(100).len(), 50);
     let mut results = std::collections::HashMap::<u64, Vec<u64>>::new();
     for _ in 0..50 * 20 {
         let event = world.client.event().await.json();
@@ -51,17 +39,7 @@ async fn open_jobs_end_by_their_results_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_target_died_meanwhile_is_driven_again_after_a_restart() {
-    let mut world = World::new(
-        Does::Stalls {
-            after: 0,
-            step: STEP,
-        },
-        Does::Job {
-            results: 2,
-            step: STEP,
-        },
-    )
-    .await;
+    let mut world = World::new(Does::stalls(0), Does::gives(2)).await;
     world.call("job", json!({"id": "j"})).await;
     // Its reply is confirmed: it must not come again.
     tokio::time::sleep(STEP).await;
@@ -130,17 +108,7 @@ async fn a_reply_that_was_not_confirmed_is_published_again_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn an_accepted_write_whose_target_is_gone_from_the_file_is_not_run_twice() {
-    let mut world = World::new(
-        Does::Stalls {
-            after: 0,
-            step: STEP,
-        },
-        Does::Job {
-            results: 1,
-            step: STEP,
-        },
-    )
-    .await;
+    let mut world = World::new(Does::stalls(0), Does::gives(1)).await;
     world.call("job_write", json!({"id": "w"})).await;
     world.call("job", json!({"id": "j"})).await;
     tokio::time::sleep(STEP).await;
@@ -165,4 +133,24 @@ async fn an_accepted_write_whose_target_is_gone_from_the_file_is_not_run_twice()
     );
     assert!(world.client.hears_nothing_more().await);
     assert_eq!((world.a.runs(), world.b.runs()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_to_a_write_is_judged_after_a_restart_as_before_it() {
+    let mut settings = settings();
+    let write = settings.operations.get_mut("write").unwrap();
+    write.acknowledged = Some(mainstay_message::Expression::parse(r#"/0 == "nobody""#).unwrap());
+    let mut world = World::of(settings, Does::Late(STEP * 2), Does::Late(STEP * 2)).await;
+    let before = world.call("write", json!(1)).await;
+    world.send("write", json!(1)).await;
+    tokio::time::sleep(STEP / 2).await;
+    world.restart().await;
+    let after = world.client.reply().await;
+    for reply in [before, after] {
+        assert!(reply.has_error);
+        assert!(reply.text.contains("outcome_unknown"), "{}", reply.text);
+    }
+    assert!(world.client.hears_nothing_more().await);
+    assert_eq!(world.a.runs() + world.b.runs(), 2);
+    assert_eq!(world.hub.unacknowledged(), 0);
 }

@@ -10,8 +10,8 @@ use mainstay_engine::{Policy, Preset, Safety};
 use mainstay_message::settings::{JOB_FAILED_EVENT, STATUS_OPERATION};
 use mainstay_message::store::{JobStore, MemoryStore};
 use mainstay_message::{
-    Broker, Expression, Identity, MessageLimits, OperationKind, OperationSettings, Pointer,
-    Service, ServiceParts, ServiceSettings, Spread, TargetSettings, Timeouts,
+    Broker, Expression, Hooks, Identity, MessageLimits, NoHooks, OperationKind, OperationSettings,
+    Pointer, Service, ServiceParts, ServiceSettings, Spread, TargetSettings, Timeouts,
 };
 
 use crate::actors::{Client, Does, Worker};
@@ -27,6 +27,7 @@ pub(crate) struct World {
     pub(crate) connection: Arc<Connection>,
     pub(crate) store: MemoryStore,
     pub(crate) settings: ServiceSettings,
+    hooks: Arc<dyn Hooks>,
 }
 
 pub(crate) fn policy(count: u32, spread: Spread, concurrency: Option<u32>) -> Arc<Policy> {
@@ -97,15 +98,17 @@ pub(crate) fn settings() -> ServiceSettings {
     }
 }
 
-pub(crate) async fn serve(
+async fn serve(
     settings: ServiceSettings,
     connection: &Arc<Connection>,
     store: &MemoryStore,
+    hooks: &Arc<dyn Hooks>,
 ) -> Service {
     let broker: Arc<dyn Broker> = Arc::clone(connection) as Arc<dyn Broker>;
     let brokers = BTreeMap::from([(Arc::from("main"), broker)]);
     let mut parts = ServiceParts::new(settings, brokers);
     parts.store = Arc::new(store.clone()) as Arc<dyn JobStore>;
+    parts.hooks = Arc::clone(hooks);
     parts.tasks = Tasks::new();
     Service::start(parts).await.unwrap()
 }
@@ -116,6 +119,15 @@ impl World {
     }
 
     pub(crate) async fn of(settings: ServiceSettings, a: Does, b: Does) -> Self {
+        Self::hooked(settings, Arc::new(NoHooks), a, b).await
+    }
+
+    pub(crate) async fn hooked(
+        settings: ServiceSettings,
+        hooks: Arc<dyn Hooks>,
+        a: Does,
+        b: Does,
+    ) -> Self {
         let hub = Hub::default();
         let (a, b) = (
             Worker::start(&hub, "worker-a", a),
@@ -123,7 +135,7 @@ impl World {
         );
         let connection = hub.connect();
         let store = MemoryStore::new();
-        let service = serve(settings.clone(), &connection, &store).await;
+        let service = serve(settings.clone(), &connection, &store, &hooks).await;
         let client = Client::start(&hub, &settings.identity);
         World {
             hub,
@@ -135,6 +147,7 @@ impl World {
             connection,
             store,
             settings,
+            hooks,
         }
     }
 
@@ -168,6 +181,7 @@ impl World {
         self.connection.kill();
         drop(std::mem::replace(&mut self.connection, self.hub.connect()));
         let _ = self.service.stop(Duration::ZERO).await;
-        self.service = serve(self.settings.clone(), &self.connection, &self.store).await;
+        let settings = self.settings.clone();
+        self.service = serve(settings, &self.connection, &self.store, &self.hooks).await;
     }
 }
