@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod actors;
+mod brokers;
 mod hooks;
 mod hub;
 mod intake;
